@@ -1,0 +1,4 @@
+//! To be written.
+/// The API server.
+#[derive(Debug, Clone)]
+pub struct Cluster;

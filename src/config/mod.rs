@@ -1,0 +1,4 @@
+//! To be written.
+/// A bundle.
+#[derive(Debug, Clone)]
+pub struct Bundle;

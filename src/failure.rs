@@ -1,0 +1,272 @@
+//! Every expected way to go wrong: its stable name, its exit status, and who can mend it.
+//!
+//! A [`Code`] has a dotted name that scripts may rely on, and an exit status that they do rely on. The table in
+//! this file is the only one: `dcctl explain`, `docs/reference/exit-codes.md`, the verdict and the JUnit report
+//! all read it. Numbers are grouped by area, so a CI job can decide by range.
+//!
+//! Errors cross the borders of modules as a [`Failure`]: a code, one sentence, the causes beneath it, and what to do
+//! now. A broken invariant is not a failure: it panics with a sentence, and the run reports `internal`.
+
+use std::error::Error;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One row of the table: everything that is known about a code before it happens.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// The code itself.
+    pub code: Code,
+    /// Its name on the wire, `area.what`.
+    pub name: &'static str,
+    /// The exit status of a run that ends with it.
+    pub exit: u8,
+    /// What it means, in one sentence.
+    pub meaning: &'static str,
+    /// Who has to act.
+    pub who: &'static str,
+    /// What that person does.
+    pub remedy: &'static str,
+}
+
+macro_rules! codes {
+    ($($variant:ident $name:literal $exit:literal $who:literal $meaning:literal $remedy:literal;)*) => {
+        /// A stable failure code. Its name on the wire is that of its [`Row`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum Code {
+            $(#[doc = $meaning] #[serde(rename = $name)] $variant,)*
+        }
+
+        /// The table of codes, in the order of their exit status.
+        pub const TABLE: &[Row] = &[
+            $(Row { code: Code::$variant, name: $name, exit: $exit, meaning: $meaning, who: $who, remedy: $remedy },)*
+        ];
+    };
+}
+
+codes! {
+    BuildFailed "build.failed" 1 "author of the change"
+        "The bundle's image build failed."
+        "Read the build's own output above; nothing was changed on the cluster.";
+    ManifestRejected "manifest.rejected" 1 "author of the change"
+        "The API server did not accept a manifest, or what it describes did not become ready."
+        "Mend the manifest that the verdict names and run the same command again.";
+    InfrastructureFailed "infrastructure.failed" 1 "author of the change"
+        "OpenTofu failed."
+        "Read its diagnostics above, mend the cause and run the same command again: an apply goes on where it stopped.";
+    ChartFailed "chart.failed" 1 "author of the change"
+        "Helm failed."
+        "Read its message above, mend the cause and run the same command again.";
+    ReadinessTimedOut "readiness.timed_out" 1 "author of the change"
+        "The instance did not become ready within its budget."
+        "Look at the workloads that the verdict names, mend the cause and run the same command again.";
+    VerifyFailed "verify.failed" 1 "author of the change"
+        "A verify command of the bundle failed."
+        "Read its output above.";
+    CommandFailed "command.failed" 1 "author of the change"
+        "A program that the run started could not be started or supervised."
+        "The message names the program and what the system said.";
+    ClusterRequestFailed "cluster.request_failed" 1 "operator"
+        "The API server answered a request with an error that has no code of its own."
+        "The message carries the API server's own sentence.";
+    SupervisorKilled "supervisor.killed" 1 "operator"
+        "The process that owned the run was killed."
+        "See what was still running and where the lock is, then run the same command again.";
+    UsageInvalid "usage.invalid" 2 "caller"
+        "The command line is wrong."
+        "The message names the option; `dcctl help` lists them.";
+    BundleInvalid "config.bundle" 3 "caller"
+        "The bundle is missing or not valid."
+        "The message names file, line and field.";
+    VariableInvalid "config.variable" 3 "caller"
+        "A variable or a secret that the bundle asks for is missing or wrong."
+        "Give it with --var, --var-file or DCCTL_VAR_NAME.";
+    OptionInvalid "config.option" 3 "caller"
+        "The value of an option, or a combination of options, cannot be used."
+        "The message names the option and what it takes.";
+    ToolMissing "surroundings.tool_missing" 4 "image owner"
+        "A program that the run needs is not there."
+        "Install it, or name it with --tofu or --helm.";
+    ToolUnsuitable "surroundings.tool_unsuitable" 4 "image owner"
+        "A program that the run needs is too old, or is not what its name says."
+        "The message names the version found and the oldest that works.";
+    KubeconfigInvalid "surroundings.kubeconfig" 4 "image owner"
+        "There is no kubeconfig, it cannot be read, or it has no such context."
+        "The message names the file, and the contexts that it has.";
+    ClusterUnreachable "surroundings.cluster_unreachable" 4 "image owner"
+        "The API server could not be reached."
+        "Check the address, the network and the proxy settings that the message names.";
+    ClusterUntrusted "surroundings.cluster_untrusted" 4 "image owner"
+        "The API server's certificate is not one that this kubeconfig trusts, or has expired."
+        "Renew the certificate, or the certificate authority in the kubeconfig.";
+    CredentialsRefused "surroundings.credentials" 4 "image owner"
+        "The API server does not know these credentials, or they have expired."
+        "Renew the credentials of this context.";
+    RunDirUnusable "surroundings.run_dir" 4 "image owner"
+        "The run directory cannot be made or written."
+        "Make room or give another one with --run-dir.";
+    Forbidden "cluster.forbidden" 5 "cluster admin"
+        "The API server forbids it."
+        "Grant what its sentence names; `dcctl rbac` prints all that dcctl itself needs.";
+    LiveInstance "guard.live_instance" 6 "operator"
+        "The instance is live, and this command would build over it."
+        "Use the command that the message names.";
+    ClaimConflict "guard.claim_conflict" 6 "operator"
+        "Another instance of this cluster has what this one claims."
+        "Change the claim that the message names, or the other instance.";
+    CannotTell "guard.cannot_tell" 6 "operator"
+        "What another instance claims, or whether this one exists, cannot be told."
+        "The message names the object; complete it and run the same command again.";
+    BindingChanged "guard.binding_changed" 6 "operator"
+        "The declaration's binding would change, which it never may."
+        "The message names the field and both values.";
+    StateMissing "guard.state_missing" 6 "operator"
+        "The OpenTofu state that belongs to this instance is not on this machine."
+        "Run where the state is, or name its folder with --state-dir.";
+    ReleasePending "guard.release_pending" 6 "operator"
+        "Another Helm process may still be at work on this release."
+        "Wait until the time that the message names, then run the same command again.";
+    RecordForeign "guard.record" 6 "operator"
+        "The install record is not this cluster's, or not dcctl's."
+        "Look at the object that the message names; dcctl does not overwrite it.";
+    StateErrored "guard.state_errored" 6 "operator"
+        "A state that OpenTofu could not save is waiting to be pushed."
+        "Push the file that the message names, then remove it.";
+    StoppedClean "stopped.clean" 10 "nobody"
+        "Stopped on request. Every tool ended by itself and wrote its state; the lock was released."
+        "Run the same command again when you want to go on.";
+    StoppedPartial "stopped.partial" 11 "re-run"
+        "Stopped, and the infrastructure is partially applied; the lock was released."
+        "Run the same command again: it reconciles what was left half done.";
+    StoppedForced "stopped.forced" 12 "operator"
+        "Ended by force, or the lock could not be given back: the lock was left behind."
+        "Make sure that nothing of this run lives, then reclaim the lock.";
+    LockHeld "lock.held" 20 "retry later"
+        "The cluster is locked by a run that renews its lock."
+        "Wait for it to finish, then run the same command again.";
+    LockHeldStale "lock.held_stale" 21 "a person reclaims"
+        "The cluster is locked, and by this machine's clock the lock looks stale."
+        "Make sure that the holder is gone, then reclaim the lock.";
+    LockLost "lock.lost" 22 "look, re-run"
+        "The lock was lost while the run was at work."
+        "See who holds it now; run the same command again when it is free.";
+    ReportUnwritten "report.unwritten" 40 "CI owner"
+        "The run went well, but a report could not be written."
+        "Make the path that the message names writable.";
+    Internal "internal" 70 "us"
+        "A bug in dcctl."
+        "Report it, with the run directory that the verdict names.";
+}
+
+impl Code {
+    /// This code's row of the [`TABLE`].
+    pub fn row(self) -> &'static Row {
+        TABLE.iter().find(|row| row.code == self).expect("the table is made from the same list as the enum")
+    }
+
+    /// The name on the wire, `area.what`.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The exit status of a run that ends with this code.
+    pub fn exit(self) -> u8 {
+        self.row().exit
+    }
+
+    /// Reads a name as written on the wire.
+    pub fn parse(name: &str) -> Option<Code> {
+        TABLE.iter().find(|row| row.name == name).map(|row| row.code)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An expected way to go wrong, that happened: what people and scripts are told about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The stable code.
+    pub code: Code,
+    /// One sentence: what went wrong, and where. It does not repeat the causes.
+    pub message: String,
+    /// What lies beneath, outermost first.
+    pub causes: Vec<String>,
+    /// What to do now, most helpful first.
+    pub hints: Vec<String>,
+}
+
+impl Failure {
+    /// A failure with its sentence and nothing beneath it.
+    #[must_use]
+    pub fn new(code: Code, message: impl Into<String>) -> Failure {
+        Failure { code, message: message.into(), causes: Vec::new(), hints: Vec::new() }
+    }
+
+    /// Adds an error and its whole source chain as causes. A cause that repeats the one before it is left out.
+    #[must_use]
+    pub fn because(mut self, error: &(dyn Error + 'static)) -> Failure {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            self = self.cause(error.to_string());
+            next = error.source();
+        }
+        self
+    }
+
+    /// Adds one cause in words.
+    #[must_use]
+    pub fn cause(mut self, cause: impl Into<String>) -> Failure {
+        let cause = cause.into();
+        if !cause.is_empty() && self.causes.last() != Some(&cause) {
+            self.causes.push(cause);
+        }
+        self
+    }
+
+    /// Adds one thing to do now.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hints.push(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_name_is_unique_and_reads_back() {
+        let names: BTreeSet<_> = TABLE.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), TABLE.len());
+        for row in TABLE {
+            assert_eq!(Code::parse(row.name), Some(row.code));
+            assert_eq!(serde_json::to_value(row.code).expect("a name"), row.name);
+        }
+    }
+
+    #[test]
+    fn the_table_is_in_the_order_of_exit_status() {
+        assert!(TABLE.windows(2).all(|pair| pair[0].exit <= pair[1].exit));
+    }
+
+    #[test]
+    fn the_causes_are_the_source_chain_without_repeats() {
+        let inner = std::io::Error::other(Failure::new(Code::Internal, "the socket closed"));
+        let failure = Failure::new(Code::ClusterUnreachable, "could not reach it").because(&inner);
+        assert_eq!(failure.causes, ["the socket closed"]);
+    }
+}

@@ -1,0 +1,223 @@
+//! How each kind of step is done.
+//!
+//! A step gets a [`Kit`]: everything it may use, and a stop token; never the lock. It says what happens as
+//! [`Update`]s, which `run` turns into events, and ends with an [`Outcome`]. A dry run goes through the same
+//! functions with [`Mode::DryRun`], in which nothing may be written.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::cluster::Cluster;
+use crate::config::Bundle;
+use crate::failure::Failure;
+use crate::process;
+use crate::redact::Redactor;
+
+/// Whether a step may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Do it.
+    Act,
+    /// Say what would be done, and write nothing.
+    DryRun,
+}
+
+/// A program that was found and whose version was checked.
+#[derive(Debug, Clone)]
+pub struct Tool {
+    /// The absolute path.
+    pub path: PathBuf,
+    /// As it says itself, without a leading `v`.
+    pub version: String,
+}
+
+/// Everything that steps may use.
+#[derive(Debug, Clone)]
+pub struct Kit {
+    /// Whether to act or only to say.
+    pub mode: Mode,
+    /// The run's id.
+    pub run: String,
+    /// The run's directory; every file that a step makes for its own use is in it.
+    pub run_dir: PathBuf,
+    /// The bundle, with every placeholder expanded.
+    pub bundle: Bundle,
+    /// The instance worked on; none for `install`.
+    pub instance: Option<String>,
+    /// The API server.
+    pub cluster: Cluster,
+    /// The run's own kubeconfig, with the chosen context alone.
+    pub kubeconfig: PathBuf,
+    /// The name of that context.
+    pub kube_context: String,
+    /// OpenTofu, once it was found. A bundle without a root needs none.
+    pub tofu: Option<Tool>,
+    /// Helm, once it was found. A bundle without a chart needs none.
+    pub helm: Option<Tool>,
+    /// Where local OpenTofu state lives.
+    pub state_dir: PathBuf,
+    /// Values files from the command line, given after the bundle's.
+    pub values: Vec<PathBuf>,
+    /// Build the bundle's images first.
+    pub build: bool,
+    /// Take over fields that another manager owns.
+    pub force_conflicts: bool,
+    /// Keep the raw output of tools.
+    pub keep_output: bool,
+    /// The environment that tools start from, already cleaned.
+    pub environment: Vec<(String, String)>,
+    /// What must never be said.
+    pub redactor: Redactor,
+    /// The stop token.
+    pub stop: process::StopWatch,
+    /// Where updates go.
+    pub updates: UnboundedSender<Update>,
+    /// The clocks.
+    pub clock: Arc<dyn crate::clock::Clock>,
+}
+
+/// How a step ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// It did its work; the note says what, in a few words.
+    Done(String),
+    /// There was nothing to do, and why.
+    Nothing(String),
+    /// It was asked to stop and did.
+    Stopped(Stopped),
+    /// It went wrong.
+    Failed(Failure),
+}
+
+/// What is known after a stop.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Stopped {
+    /// Every tool ended by itself after at most one interrupt, its state is written, and every resource whose start
+    /// was reported reported its end.
+    pub clean: bool,
+    /// The addresses whose end nobody saw.
+    pub unfinished: Vec<String>,
+    /// In words, what was witnessed.
+    pub note: String,
+}
+
+/// How much a diagnostic weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// The work goes on.
+    Warning,
+    /// It does not.
+    Error,
+}
+
+/// What happened to an object that dcctl applied itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObjectChange {
+    /// It was not there.
+    Created,
+    /// It was there and is different now.
+    Configured,
+    /// It was as it should be.
+    Unchanged,
+    /// It was removed.
+    Deleted,
+}
+
+/// A Kubernetes object, as people name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectName {
+    /// For example `Deployment`.
+    pub kind: String,
+    /// None for a cluster-scoped object.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: String,
+}
+
+/// Fields that another manager owned, and that dcctl owns now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenOver {
+    /// The former owner.
+    pub manager: String,
+    /// The fields, as the API server writes them.
+    pub fields: Vec<String>,
+}
+
+/// Where in its life a resource of OpenTofu is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResourceState {
+    /// The plan will change it.
+    Planned,
+    /// Its change has begun.
+    Started,
+    /// Its change is still going on.
+    Progressed,
+    /// Its change is complete.
+    Completed,
+    /// Its change failed.
+    Failed,
+}
+
+/// What a step says while it works.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Update {
+    /// A program was started, said something, was interrupted or ended.
+    Process {
+        /// What people call it: `tofu apply`, `helm upgrade`, `verify: API answers`.
+        program: String,
+        /// What happened.
+        update: process::Update,
+    },
+    /// An object was applied; in a dry run, would be.
+    Object {
+        /// Which.
+        object: ObjectName,
+        /// What happened to it.
+        change: ObjectChange,
+        /// Whose fields were taken over.
+        taken_over: Vec<TakenOver>,
+    },
+    /// A resource of OpenTofu moved on.
+    Resource {
+        /// Its address, `module.a.time_sleep.b`.
+        address: String,
+        /// `create`, `update`, `delete`, `replace`, `read`.
+        action: String,
+        /// Where in its life it is.
+        state: ResourceState,
+        /// How long its change has taken so far, as OpenTofu says.
+        elapsed: Option<Duration>,
+    },
+    /// A tool or the API server said what is wrong.
+    Diagnostic {
+        /// How much it weighs.
+        severity: Severity,
+        /// Who said it: `OpenTofu`, `Helm`, `Kubernetes`, `dcctl`.
+        origin: String,
+        /// One sentence.
+        summary: String,
+        /// The rest of it; may be empty and may have several lines.
+        detail: String,
+        /// The resource it is about.
+        address: Option<String>,
+        /// File and line it is about, as the tool wrote them.
+        source: Option<String>,
+    },
+    /// A fact worth saying, in one sentence.
+    Note(String),
+    /// Still waiting for something, and why it is not there yet.
+    Waiting {
+        /// What for.
+        object: ObjectName,
+        /// Why it is not ready.
+        why: String,
+    },
+    /// What was waited for is there.
+    Ready {
+        /// What.
+        object: ObjectName,
+    },
+}
