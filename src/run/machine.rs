@@ -172,6 +172,11 @@ impl Machine {
         self.lock
     }
 
+    /// The strongest stop that was asked for.
+    pub fn asked(&self) -> Option<Strength> {
+        self.asked
+    }
+
     /// What is known about the end so far.
     pub fn ending(&self) -> &Ending {
         &self.ending

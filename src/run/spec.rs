@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Instant;
 use crate::config::{Bundle, Job};
 use crate::pipeline::Plan;
-use crate::redact::{Secret, exposed_list};
+use crate::redact::{Secret, exposed_map};
 
 /// Whether a run acts, or only says what it would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ pub struct Spec {
     /// The run's own kubeconfig, in it.
     pub kubeconfig: PathBuf,
     /// What the client may use to get to the API server, from the environment.
-    pub proxy: crate::cluster::ProxyVariables,
+    pub proxy: crate::cluster::Proxies,
     /// Where local OpenTofu state lives.
     pub state_dir: PathBuf,
     /// Values files for the chart from the command line, absolute.
@@ -85,8 +85,8 @@ pub struct Spec {
     /// How long a graceful stop may take.
     pub stop_after: Duration,
     /// What must never be said, with the name of what it is for.
-    #[serde(with = "exposed_list")]
-    pub secrets: Vec<(String, Secret)>,
+    #[serde(with = "exposed_map")]
+    pub secrets: std::collections::BTreeMap<String, Secret>,
     /// Facts worth saying at the start, a sentence each.
     pub notes: Vec<String>,
 }
