@@ -5,7 +5,6 @@
 //! where it is known to be harmless. Every request has a time limit.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -13,20 +12,19 @@ use kube::config::ExecAuthCluster;
 use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use serde::Deserialize;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::cluster::discovery::Discovery;
-use crate::cluster::error::{self, classify};
+use crate::cluster::error::classify;
 use crate::cluster::kubeconfig::Kubeconfig;
 use crate::cluster::proxy::{self, Proxies};
+use crate::cluster::request::{Ask, Refusal};
 use crate::failure::{Code, Failure};
 
 /// How long a connection may take: name, TCP and TLS.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-
-/// How long one request may take. Admission webhooks may take up to 30 s; a busy server queues.
-const REQUEST_LIMIT: Duration = Duration::from_secs(40);
 
 /// How long the making of a client may take: it runs the kubeconfig's exec plugin, three times.
 const BUILD_LIMIT: Duration = Duration::from_secs(30);
@@ -184,7 +182,7 @@ fn install_ring() {
 #[derive(Clone)]
 pub struct Cluster {
     connection: Connection,
-    pub(in crate::cluster) client: Client,
+    client: Client,
     pub(in crate::cluster) discovery: Arc<Discovery>,
     version: String,
 }
@@ -201,12 +199,14 @@ impl Cluster {
     pub async fn over(connection: Connection) -> Result<Cluster, Failure> {
         let client = connection.client().await?;
         let mut cluster = Cluster { connection, client, discovery: Arc::default(), version: String::new() };
-        let doing = "ask for the API server's version";
-        cluster.version = match cluster.limited(doing, cluster.client.apiserver_version()).await? {
-            Ok(info) => info.git_version,
+        // Asked once: a run that cannot reach its cluster should say so at once.
+        let asked: Result<Version, Refusal> =
+            cluster.ask(&Ask::get_once("/version"), "ask for the API server's version").await;
+        cluster.version = match asked {
+            Ok(version) => version.git_version,
             // A cluster that hides its version is still one: the answer is a proper refusal.
-            Err(kube::Error::Api(status)) if status.code == 403 && status.reason == "Forbidden" => "unknown".to_owned(),
-            Err(error) => return Err(cluster.failure(&error, doing)),
+            Err(refusal) if refusal.failure.code == Code::Forbidden => "unknown".to_owned(),
+            Err(refusal) => return Err(refusal.into()),
         };
         Ok(cluster)
     }
@@ -230,23 +230,13 @@ impl Cluster {
     pub fn version(&self) -> &str {
         &self.version
     }
+}
 
-    /// An error of a request as a failure; `doing` completes "could not …".
-    pub(in crate::cluster) fn failure(&self, error: &kube::Error, doing: &str) -> Failure {
-        classify(error, doing, self.server())
-    }
-
-    /// Waits for one request, but not forever. The inner result is the API server's.
-    pub(in crate::cluster) async fn limited<T>(
-        &self,
-        doing: &str,
-        request: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<Result<T, kube::Error>, Failure> {
-        match timeout(REQUEST_LIMIT, request).await {
-            Ok(answer) => Ok(answer),
-            Err(_) => Err(error::timed_out(REQUEST_LIMIT, doing, self.server())),
-        }
-    }
+/// The part of `/version` that is worth saying.
+#[derive(Deserialize)]
+struct Version {
+    #[serde(rename = "gitVersion")]
+    git_version: String,
 }
 
 impl fmt::Debug for Cluster {

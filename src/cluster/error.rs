@@ -32,14 +32,6 @@ pub(in crate::cluster) fn timed_out(limit: std::time::Duration, doing: &str, ser
     unreachable(doing, server).cause(format!("no answer within {}", crate::clock::human(limit)))
 }
 
-/// The status of an answer that was an error.
-pub(in crate::cluster) fn status(error: &Error) -> Option<&Status> {
-    match error {
-        Error::Api(status) => Some(status),
-        _ => None,
-    }
-}
-
 /// Whether the same request may well succeed a moment later: nothing came back, or the server was busy.
 pub(in crate::cluster) fn is_transient(error: &Error) -> bool {
     match error {

@@ -11,13 +11,21 @@
 //! *Invariant:* types of `kube` stop here (and at the lock's store). *Invariant:* "cannot tell" is never "nothing
 //! there": every answer that does not prove absence is a failure.
 
-pub mod client;
+// Which cluster, and how it is reached.
 pub mod credentials;
-mod discovery;
-pub mod error;
 pub mod kubeconfig;
 pub mod proxy;
+
+// Asking it.
+pub mod client;
+pub mod error;
+mod request;
+
+// What it serves, and putting manifests there.
+pub mod discovery;
+pub mod document;
 
 pub use client::{Cluster, Connection};
 pub use kubeconfig::{Kubeconfig, Sources};
 pub use proxy::Proxies;
+pub use request::{Conflicts, FIELD_MANAGER, Store};
