@@ -14,15 +14,12 @@ use crate::tree::{self, Source, Strings};
 /// A page, and what the code says it should be.
 const GENERATED: &[(&str, fn() -> String)] = &[("docs/reference/exit-codes.md", exit_codes)];
 
+/// What `dcctl` can be told to do. Pages tell nobody to type anything else.
+const COMMANDS: &[&str] = &["bootstrap", "explain", "help", "install", "lock", "schema"];
+
 /// Every promise that has to have a row, in the order of the page.
-const PROMISES: &[(&str, usize, &[&str])] = &[
-    ("L", 16, &[]),
-    ("R", 11, &[]),
-    ("S", 10, &["S8a"]),
-    ("V", 7, &[]),
-    ("C", 7, &[]),
-    ("E", 6, &[]),
-];
+const PROMISES: &[(&str, usize, &[&str])] =
+    &[("L", 16, &[]), ("R", 11, &[]), ("S", 10, &["S8a"]), ("V", 7, &[]), ("C", 7, &[]), ("E", 6, &[])];
 
 fn read(path: &str) -> String {
     fs::read_to_string(tree::root().join(path)).unwrap_or_else(|error| panic!("{path} cannot be read: {error}"))
@@ -198,4 +195,22 @@ fn anchors(page: &str) -> BTreeSet<String> {
         Some(kept.map(|c| if c == ' ' { '-' } else { c }).collect())
     };
     page.lines().filter_map(anchor).collect()
+}
+
+/// A message of the program that a page quotes (as a blockquote) may name more than there is yet.
+#[test]
+fn pages_tell_people_only_commands_that_exist() {
+    let mut offences = Vec::new();
+    for page in pages() {
+        for (number, line) in page.text.lines().enumerate().filter(|(_, line)| !line.starts_with("> ")) {
+            let typed = line.match_indices("`dcctl ").map(|(at, _)| &line[at + "`dcctl ".len()..]);
+            for words in typed.chain(line.strip_prefix("dcctl ")) {
+                let word: String = words.chars().take_while(|c| c.is_ascii_lowercase()).collect();
+                if !word.is_empty() && !COMMANDS.contains(&word.as_str()) {
+                    offences.push(format!("{}:{}: dcctl {word}", page.path, number + 1));
+                }
+            }
+        }
+    }
+    tree::obey("these pages name commands that are not there:", &offences);
 }

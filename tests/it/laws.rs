@@ -9,7 +9,8 @@ use crate::tree::{self, Source, Strings};
 const LONGEST: usize = 600;
 
 /// Names that say nothing about what is in a file.
-const EMPTY_NAMES: &[&str] = &["common", "core", "helper", "helpers", "imp", "manager", "misc", "types", "util", "utils"];
+const EMPTY_NAMES: &[&str] =
+    &["common", "core", "helper", "helpers", "imp", "manager", "misc", "types", "util", "utils"];
 
 /// Files that machines write; the words in them are not ours.
 const LOCK_FILES: &[&str] = &["Cargo.lock", "go.mod", "go.sum", "package-lock.json", ".terraform.lock.hcl"];
@@ -47,11 +48,8 @@ fn no_file_of_code_is_longer_than_600_lines() {
 #[test]
 fn every_file_is_named_for_what_is_in_it() {
     let empty = |part: &str| EMPTY_NAMES.contains(&part.split('.').next().unwrap_or(part));
-    let offences: Vec<_> = rust()
-        .into_iter()
-        .filter(|file| file.path.split('/').any(empty))
-        .map(|file| file.path)
-        .collect();
+    let offences: Vec<_> =
+        rust().into_iter().filter(|file| file.path.split('/').any(empty)).map(|file| file.path).collect();
     tree::obey("these names say nothing about what is inside:", &offences);
 }
 

@@ -223,12 +223,7 @@ fn foreign_vocabularies_stop_at_their_borders() {
             }
             for at in crossings(&code, border.path) {
                 let within = border.within.join(", ");
-                offences.push(format!(
-                    "{}: `{}` stays in {within}: {}",
-                    file.place(at),
-                    border.path,
-                    border.why
-                ));
+                offences.push(format!("{}: `{}` stays in {within}: {}", file.place(at), border.path, border.why));
             }
         }
     }
@@ -248,5 +243,8 @@ fn the_walk_sees_every_form_of_an_import() {
                 pub(crate) use crate::redact::Secret; macro_rules! m { () => { $crate::signal::c() } }";
     let names: Vec<_> = mentions(code, "crate").into_iter().map(|(_, name)| name).collect();
     assert_eq!(names, ["clock", "failure", "lock", "event", "redact", "signal"]);
-    assert_eq!(crossings("use rustix::{fs, process::Pid}; rustix::time::now(); a::rustix::process", "rustix::process"), [4]);
+    assert_eq!(
+        crossings("use rustix::{fs, process::Pid}; rustix::time::now(); a::rustix::process", "rustix::process"),
+        [4]
+    );
 }

@@ -86,6 +86,7 @@ pub(crate) fn rust(folders: &[&str]) -> Vec<Source> {
 }
 
 /// Fails with the law and everything that offends it, each on a line of its own.
+#[track_caller]
 pub(crate) fn obey(law: &str, offences: &[String]) {
     assert!(offences.is_empty(), "{law}\n  {}", offences.join("\n  "));
 }
@@ -93,9 +94,9 @@ pub(crate) fn obey(law: &str, offences: &[String]) {
 /// The offsets at which this word stands alone in the text.
 pub(crate) fn words<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let part = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(word).map(|(at, _)| at).filter(move |&at| {
-        !text[..at].ends_with(part) && !text[at + word.len()..].starts_with(part)
-    })
+    text.match_indices(word)
+        .map(|(at, _)| at)
+        .filter(move |&at| !text[..at].ends_with(part) && !text[at + word.len()..].starts_with(part))
 }
 
 fn walk(folder: &Path, into: &mut Vec<PathBuf>) {
@@ -106,7 +107,7 @@ fn walk(folder: &Path, into: &mut Vec<PathBuf>) {
         let kind = entry.file_type().expect("an entry has a type");
         if kind.is_dir() && !skipped.contains(&name.as_str()) && (!name.starts_with('.') || name == ".ci") {
             walk(&entry.path(), into);
-        } else if kind.is_file() {
+        } else if kind.is_file() && name != ".git" {
             into.push(entry.path());
         }
     }
