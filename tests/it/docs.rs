@@ -11,8 +11,13 @@ use dcctl::failure::TABLE;
 
 use crate::tree::{self, Source, Strings};
 
-/// A page, and what the code says it should be.
-const GENERATED: &[(&str, fn() -> String)] = &[("docs/reference/exit-codes.md", exit_codes)];
+/// A page that is made from the code.
+struct Generated {
+    path: &'static str,
+    page: fn() -> String,
+}
+
+const GENERATED: &[Generated] = &[Generated { path: "docs/reference/exit-codes.md", page: exit_codes }];
 
 /// What `dcctl` can be told to do. Pages tell nobody to type anything else.
 const COMMANDS: &[&str] = &["bootstrap", "explain", "help", "install", "lock", "schema"];
@@ -27,7 +32,7 @@ fn read(path: &str) -> String {
 
 /// The pages that people read.
 fn pages() -> Vec<Source> {
-    tree::texts().into_iter().filter(|file| file.path.ends_with(".md")).collect()
+    tree::texts().into_iter().filter(|file| file.extension() == "md").collect()
 }
 
 #[test]
@@ -35,7 +40,7 @@ fn pages() -> Vec<Source> {
 fn generated_pages_are_current() {
     let bless = std::env::var_os("DCCTL_BLESS").is_some_and(|value| value == "1");
     let mut offences = Vec::new();
-    for (path, page) in GENERATED {
+    for Generated { path, page } in GENERATED {
         let wanted = page();
         let there = fs::read_to_string(tree::root().join(path)).unwrap_or_default();
         if bless && there != wanted {
@@ -205,7 +210,7 @@ fn pages_tell_people_only_commands_that_exist() {
         for (number, line) in page.text.lines().enumerate().filter(|(_, line)| !line.starts_with("> ")) {
             let typed = line.match_indices("`dcctl ").map(|(at, _)| &line[at + "`dcctl ".len()..]);
             for words in typed.chain(line.strip_prefix("dcctl ")) {
-                let word: String = words.chars().take_while(|c| c.is_ascii_lowercase()).collect();
+                let word: String = words.chars().take_while(char::is_ascii_lowercase).collect();
                 if !word.is_empty() && !COMMANDS.contains(&word.as_str()) {
                     offences.push(format!("{}:{}: dcctl {word}", page.path, number + 1));
                 }

@@ -18,6 +18,9 @@ const LOCK_FILES: &[&str] = &["Cargo.lock", "go.mod", "go.sum", "package-lock.js
 /// Where a test may look again and again until a fact is there. Everything else asks these.
 const POLLING: &[&str] = &["tests/bed/"];
 
+/// The ranges that exist for documentation alone (RFC 5737): text to be matched, no machine ever has one.
+const ON_PAPER: &[&str] = &["192.0.2.", "198.51.100.", "203.0.113."];
+
 fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
@@ -34,8 +37,8 @@ fn rust() -> Vec<Source> {
 
 #[test]
 fn no_file_of_code_is_longer_than_600_lines() {
-    let ends = [".rs", ".go", ".sh", ".js", ".ts", ".py"];
-    let code = |file: &Source| ends.iter().any(|end| file.path.ends_with(end)) || file.text.starts_with("#!");
+    let code =
+        |file: &Source| ["rs", "go", "sh", "js", "ts", "py"].contains(&file.extension()) || file.text.starts_with("#!");
     let length = |file: &Source| file.text.lines().count();
     let offences: Vec<_> = ours()
         .iter()
@@ -175,7 +178,9 @@ fn every_address_is_loopback() {
         for (at, address) in addresses(&file.text) {
             // Where a control plane of the bed takes the addresses of Services from: nobody ever talks to one.
             let services = file.line_text(at).contains("service-cluster-ip-range");
-            if !address.starts_with("127.") && !services {
+            let everything = file.text[at + address.len()..].starts_with("/0");
+            let harmless = ["127."].iter().chain(ON_PAPER).any(|range| address.starts_with(range));
+            if !harmless && !services && !everything {
                 offences.push(format!("{}: {address}", file.place(at)));
             }
         }

@@ -25,6 +25,11 @@ pub(crate) enum Strings {
 }
 
 impl Source {
+    /// What follows the last dot of its name.
+    pub(crate) fn extension(&self) -> &str {
+        self.path.rsplit_once('.').map_or("", |(_, end)| end)
+    }
+
     /// The number of the line that holds this offset, from 1.
     pub(crate) fn line(&self, offset: usize) -> usize {
         self.text[..offset].matches('\n').count() + 1
@@ -79,8 +84,8 @@ pub(crate) fn texts() -> Vec<Source> {
 
 /// The Rust files under these folders.
 pub(crate) fn rust(folders: &[&str]) -> Vec<Source> {
-    let wanted = |path: &str| path.ends_with(".rs") && folders.iter().any(|folder| path.starts_with(folder));
-    let found: Vec<_> = texts().into_iter().filter(|file| wanted(&file.path)).collect();
+    let wanted = |file: &Source| file.extension() == "rs" && folders.iter().any(|folder| file.path.starts_with(folder));
+    let found: Vec<_> = texts().into_iter().filter(wanted).collect();
     assert!(!found.is_empty(), "there is no Rust file under {folders:?}: the walk is broken");
     found
 }
