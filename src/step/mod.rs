@@ -4,17 +4,19 @@
 //! [`Update`]s, which `run` turns into events, and ends with an [`Outcome`]. A dry run goes through the same
 //! functions with [`Mode::DryRun`], in which nothing may be written.
 
+mod updates;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::sync::mpsc::UnboundedSender;
 
 use crate::cluster::Cluster;
 use crate::config::Bundle;
 use crate::failure::Failure;
 use crate::process;
 use crate::redact::Redactor;
+
+pub use updates::{Updates, UpdatesReceiver, updates};
 
 /// Whether a step may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +76,7 @@ pub struct Kit {
     /// The stop token.
     pub stop: process::StopWatch,
     /// Where updates go.
-    pub updates: UnboundedSender<Update>,
+    pub updates: Updates,
     /// The clocks.
     pub clock: Arc<dyn crate::clock::Clock>,
 }

@@ -1,0 +1,79 @@
+//! The only file that talks to the kernel about processes: watching one, signalling one, adopting orphans.
+//!
+//! Signals go through a descriptor of the process, never through a number that the kernel may have given away again.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// A hold on one process: whether it lives, and a sure way to signal it and no other.
+#[derive(Debug)]
+pub struct Life {
+    pid: u32,
+    descriptor: OwnedFd,
+}
+
+impl Life {
+    /// Takes hold of a process. It need not be a child of ours.
+    ///
+    /// # Errors
+    /// When there is no such process, or the kernel has no such descriptors (Linux before 5.3).
+    pub fn of(pid: u32) -> io::Result<Life> {
+        let descriptor = rustix::process::pidfd_open(number(pid)?, PidfdFlags::empty())?;
+        Ok(Life { pid, descriptor })
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether it has ended, noticed by its parent or not.
+    pub fn is_over(&self) -> bool {
+        let mut descriptors = [rustix::event::PollFd::new(&self.descriptor, rustix::event::PollFlags::IN)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut descriptors, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Waits until it has ended. Safe to drop at any point.
+    ///
+    /// # Errors
+    /// When the runtime cannot watch it.
+    #[expect(deprecated, reason = "the call that replaces it is unsafe, and a descriptor that we own keeps its promise")]
+    pub async fn ended(&self) -> io::Result<()> {
+        let watched = AsyncFd::with_interest(self.descriptor.as_fd(), Interest::READABLE)?;
+        watched.readable().await.map(|_| ())
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// When it has ended, or we may not.
+    pub(crate) fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(rustix::process::pidfd_send_signal(&self.descriptor, signal)?)
+    }
+}
+
+/// Becomes the parent of every orphan among our descendants, so that nothing which a tool started can hide behind a
+/// second fork.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn adopt() -> io::Result<()> {
+    // Any number but zero turns it on.
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// The session of a process; none when it is gone.
+pub(crate) fn session_of(pid: u32) -> Option<u32> {
+    let session = rustix::process::getsid(Some(number(pid).ok()?)).ok()?;
+    u32::try_from(session.as_raw_nonzero().get()).ok()
+}
+
+fn number(pid: u32) -> io::Result<Pid> {
+    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    raw.ok_or_else(|| io::Error::other(format!("{pid} is not a process number")))
+}

@@ -1,0 +1,181 @@
+//! Reads `/proc`: who lives, who started whom, who carries our tag, who has which file or pipe open.
+//!
+//! Everything here is a look at a moving target: a process may end between two reads, and then it is simply not there.
+//! What belongs to another user cannot be read and counts as not ours.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::clock::Instant;
+
+/// Ticks a second of the times in `/proc`. The kernel's interface fixes it at 100 on every platform that Rust builds
+/// this program for.
+const TICKS: u64 = 100;
+
+/// One process, as `/proc/PID/stat` has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// Its number.
+    pub(crate) pid: u32,
+    /// Its short name, at most 15 bytes.
+    pub(crate) name: String,
+    /// Its state: `R`, `S`, `D`, `T`, `Z`…
+    pub(crate) state: char,
+    /// Its parent.
+    pub(crate) parent: u32,
+    /// Its process group.
+    pub(crate) group: u32,
+    /// When it was started, in ticks since the machine started. With the number it names one process for good.
+    pub(crate) started: u64,
+}
+
+impl Stat {
+    /// Reads one process; none when it is gone.
+    pub(crate) fn of(pid: u32) -> Option<Stat> {
+        let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Stat::parse(&String::from_utf8_lossy(&bytes))
+    }
+
+    /// Reads the line. The name stands in parentheses and may itself contain some.
+    fn parse(line: &str) -> Option<Stat> {
+        let (number, rest) = line.split_once(" (")?;
+        let (name, rest) = rest.rsplit_once(") ")?;
+        let mut fields = rest.split(' ');
+        let state = fields.next()?.chars().next()?;
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        // The session is next; the start is field 22 of the line, the state was field 3.
+        let started = fields.nth(16)?.parse().ok()?;
+        Some(Stat { pid: number.parse().ok()?, name: name.to_owned(), state, parent, group, started })
+    }
+
+    /// Whether it has ended and only waits for its parent to notice.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+
+    /// For how long it has been running.
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        now.since(Instant::since_boot(Duration::from_millis(self.started * 1000 / TICKS)))
+    }
+}
+
+/// Every process that can be seen now.
+pub(crate) fn all() -> Vec<Stat> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(Stat::of).collect()
+}
+
+/// Whether a process was started with this variable in its environment.
+pub(crate) fn has_variable(pid: u32, assignment: &str) -> bool {
+    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+    environment.split(|byte| *byte == 0).any(|entry| entry == assignment.as_bytes())
+}
+
+/// Something that descriptors can refer to, as the kernel names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Opened {
+    device: u64,
+    inode: u64,
+}
+
+impl Opened {
+    /// The file at a path; none when there is none.
+    pub(crate) fn file(path: &Path) -> Option<Opened> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Opened { device: metadata.dev(), inode: metadata.ino() })
+    }
+}
+
+/// Which way a descriptor is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It can be read from.
+    Read,
+    /// It can be written to.
+    Write,
+}
+
+/// Whether a process has one of these open in this way.
+pub(crate) fn holds(pid: u32, wanted: &[Opened], way: Way) -> bool {
+    descriptors(pid).any(|(number, opened)| wanted.contains(&opened) && is_open(pid, &number, way))
+}
+
+/// The pipes that a process has open in this way.
+pub(crate) fn pipes(pid: u32, way: Way) -> Vec<Opened> {
+    let is_pipe = |number: &str| {
+        fs::read_link(format!("/proc/{pid}/fd/{number}")).is_ok_and(|to| to.to_string_lossy().starts_with("pipe:["))
+    };
+    descriptors(pid)
+        .filter(|(number, _)| is_pipe(number) && is_open(pid, number, way))
+        .map(|(_, opened)| opened)
+        .collect()
+}
+
+fn descriptors(pid: u32) -> impl Iterator<Item = (String, Opened)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let opened = Opened::file(&entry.path())?;
+        Some((entry.file_name().to_str()?.to_owned(), opened))
+    })
+}
+
+/// The last octal digit of `flags:` is the access mode: 0 reads, 1 writes, 2 does both.
+fn is_open(pid: u32, number: &str, way: Way) -> bool {
+    let Ok(info) = fs::read_to_string(format!("/proc/{pid}/fdinfo/{number}")) else { return false };
+    let mode = info.lines().find_map(|line| line.strip_prefix("flags:")?.trim().chars().last()?.to_digit(8));
+    match (mode.map(|mode| mode & 3), way) {
+        (Some(2), _) | (Some(0), Way::Read) | (Some(1), Way::Write) => true,
+        (Some(_) | None, _) => false,
+    }
+}
+
+/// Names one start of this machine, so that a process number from before a restart is never mistaken for a new one.
+pub(crate) fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_is_read() {
+        let line = "42 (a) b (c) S 7 42 40 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 1 2 3";
+        let stat = Stat::parse(line).expect("a process");
+        let name = "a) b (c".to_owned();
+        assert_eq!(stat, Stat { pid: 42, name, state: 'S', parent: 7, group: 42, started: 123_456 });
+        assert_eq!(stat.age(Instant::since_boot(Duration::from_secs(1300))), Duration::from_millis(65_440));
+    }
+
+    #[test]
+    fn this_process_is_among_all_of_them() {
+        let me = std::process::id();
+        let mine = all().into_iter().find(|stat| stat.pid == me).expect("this process");
+        assert!(!mine.is_over());
+        assert!(all().iter().any(|stat| stat.pid == mine.parent) || mine.parent == 0);
+    }
+
+    #[test]
+    fn a_pipe_is_seen_from_both_ends() {
+        let (_reader, _writer) = std::io::pipe().expect("a pipe");
+        let me = std::process::id();
+        let read = pipes(me, Way::Read);
+        assert!(pipes(me, Way::Write).iter().any(|end| read.contains(end)));
+        assert!(holds(me, &read, Way::Write));
+    }
+
+    #[test]
+    fn a_file_open_for_reading_only_has_no_writer() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let opened = Opened::file(file.path()).expect("it is there");
+        let me = std::process::id();
+        assert!(holds(me, &[opened], Way::Write));
+        let path = file.into_temp_path();
+        let _reader = std::fs::File::open(&path).expect("it opens");
+        assert!(!holds(me, &[opened], Way::Write));
+        assert!(holds(me, &[opened], Way::Read));
+    }
+}
