@@ -22,8 +22,15 @@ pub mod error;
 mod request;
 
 // What it serves, and putting manifests there.
+pub mod apply;
 pub mod discovery;
 pub mod document;
+pub mod wait;
+
+// What dcctl shares with it.
+pub mod instances;
+pub mod namespace;
+pub mod record;
 
 pub use client::{Cluster, Connection};
 pub use kubeconfig::{Kubeconfig, Sources};

@@ -4,17 +4,44 @@
 //! decision is made here, by the rules that kubectl follows: the kubeconfig's own `proxy-url` always counts;
 //! else `HTTPS_PROXY`, unless the API server is this machine or `NO_PROXY` matches it.
 
+use std::fmt;
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::failure::{Code, Failure};
+use crate::redact::Secret;
 
 /// What the environment says about proxies. Both spellings of a variable are the caller's business.
-#[derive(Debug, Clone, Default)]
+///
+/// `Debug` does not show a password in it.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proxies {
     /// The value of `HTTPS_PROXY`, else of `https_proxy`.
     pub https: Option<String>,
     /// The value of `NO_PROXY`, else of `no_proxy`.
     pub except: Option<String>,
+}
+
+impl Proxies {
+    /// The password in the proxy's address, for the redactor.
+    pub fn secret(&self) -> Option<Secret> {
+        self.https.as_deref().and_then(password).map(|password| Secret::from(password.to_owned()))
+    }
+}
+
+impl fmt::Debug for Proxies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.https.as_deref().map(|url| url.rsplit_once('@').map_or(url, |(_, host)| host));
+        f.debug_struct("Proxies").field("https", &shown).field("except", &self.except).finish()
+    }
+}
+
+/// The password in an address.
+pub(in crate::cluster) fn password(url: &str) -> Option<&str> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let (user, _) = rest.split('/').next()?.rsplit_once('@')?;
+    user.split_once(':').map(|(_, password)| password)
 }
 
 /// The proxy for the API server at `server`, if there is one.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::Method;
 use kube::core::Status;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
@@ -237,5 +238,61 @@ impl Cluster {
             }
         };
         serde_json::from_str(&text).map_err(|error| refused(kube::Error::SerdeError(error)))
+    }
+}
+
+/// How many objects one page of a list holds.
+const PAGE: usize = 500;
+
+/// How often a list is begun anew because its continuation had expired.
+const FRESH_STARTS: u32 = 3;
+
+#[derive(Deserialize)]
+struct Page<T> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    #[serde(default = "Vec::new")]
+    items: Vec<T>,
+}
+
+#[derive(Deserialize, Default)]
+struct PageMetadata {
+    #[serde(default, rename = "continue")]
+    next: Option<String>,
+}
+
+impl Cluster {
+    /// Reads a whole list, page by page. All pages are of one moment: when the API server no longer has it, the list
+    /// is begun anew.
+    pub(in crate::cluster) async fn list<T: DeserializeOwned>(
+        &self,
+        ask: &Ask,
+        doing: &str,
+    ) -> Result<Vec<T>, Refusal> {
+        let ask = ask.clone().with("limit", PAGE.to_string());
+        let mut fresh_starts = 0;
+        let mut items = Vec::new();
+        let mut next: Option<String> = None;
+        loop {
+            let page = match &next {
+                Some(token) => self.ask::<Page<T>>(&ask.clone().with("continue", token), doing).await,
+                None => self.ask::<Page<T>>(&ask, doing).await,
+            };
+            match page {
+                Ok(page) => {
+                    items.extend(page.items);
+                    next = page.metadata.next.filter(|token| !token.is_empty());
+                    if next.is_none() {
+                        return Ok(items);
+                    }
+                }
+                Err(refusal) if refusal.code() == Some(410) && fresh_starts < FRESH_STARTS => {
+                    fresh_starts += 1;
+                    items.clear();
+                    next = None;
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        }
     }
 }
