@@ -138,7 +138,9 @@ fn no_path_of_a_machine_is_written_down() {
     for file in ours() {
         for folder in folders {
             let begins = |at: usize| !file.text[..at].ends_with(|c: char| c.is_alphanumeric() || "-_.}".contains(c));
-            let found = file.text.match_indices(folder).map(|(at, _)| at).filter(|at| begins(*at));
+            // Alice is nobody: she is the person of the documents.
+            let alice = |at: usize| file.text[at + folder.len()..].starts_with("alice");
+            let found = file.text.match_indices(folder).map(|(at, _)| at).filter(|at| begins(*at) && !alice(*at));
             offences.extend(found.map(|at| format!("{}: {folder}…", file.place(at))));
         }
     }
