@@ -6,7 +6,6 @@ MAKEFLAGS += --no-print-directory
 
 # A cluster and its context to use instead of the test bed's own: make demo CONTEXT=kind-kind
 CONTEXT ?=
-BED_HOME := $(or $(DCCTL_BED_HOME),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dcctl-bed)
 SCRIPTS = $(shell git grep -lE '^\#!/usr/bin/env bash')
 
 .PHONY: help demo test check docs bench soak bed clean-bed
@@ -43,4 +42,4 @@ bed: ## build what the tests and the demo run against (about 15 minutes the firs
 	@tests/bed/build
 
 clean-bed: ## remove what that built; Go's own caches stay
-	rm -rf -- "$(BED_HOME)"/tools "$(BED_HOME)"/mirror-* "$(BED_HOME)"/build.lock
+	@tests/bed/build clean

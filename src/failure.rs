@@ -107,7 +107,7 @@ codes! {
         "Make room or give another one with --run-dir.";
     Forbidden "cluster.forbidden" 5 "cluster admin"
         "The API server forbids it."
-        "Grant what its sentence names: verb, resource, namespace and user.";
+        "Grant what its sentence names; `dcctl rbac` prints all that dcctl itself needs.";
     LiveInstance "guard.live_instance" 6 "operator"
         "The instance is live, and this command would build over it."
         "Use the command that the message names.";
