@@ -129,7 +129,7 @@ fn gather(
     *folder = files::RunFolder::make(options.report.run_dir.as_deref(), environment, desk.clock.wall(), run)?;
     let run_dir = folder.path().to_path_buf();
     let written = Bundle::open(&options.bundle, &run_dir.join("bundle"))?;
-    let kubeconfig = find_kubeconfig(desk, options)?;
+    let kubeconfig = find_kubeconfig(desk, &options.target)?;
     let kubeconfig_path = run_dir.join("kubeconfig");
     let given = Given::gather(&options.vars, &options.var_files, environment)?;
     let inputs = Inputs {
@@ -159,7 +159,7 @@ fn gather(
         server: kubeconfig.server().to_owned(),
         user: environment.user_name(),
         host: files::host_name(),
-        notes: notes(&kubeconfig, &job),
+        notes: notes(desk, &kubeconfig, &job),
         job,
         run_dir,
         kubeconfig: kubeconfig_path,
@@ -203,12 +203,14 @@ pub(crate) fn proxies(desk: &Desk) -> Proxies {
 
 fn secrets(bundle: &Bundle, kubeconfig: &Kubeconfig) -> std::collections::BTreeMap<String, crate::redact::Secret> {
     let of_bundle = bundle.secrets().enumerate().map(|(index, (name, secret))| (format!("{index} {name}"), secret.clone()));
-    let of_cluster = kubeconfig.secrets().into_iter().enumerate().map(|(index, secret)| (format!("kubeconfig {index}"), secret));
-    of_bundle.chain(of_cluster).collect()
+    of_bundle.chain(kubeconfig.secrets()).collect()
 }
 
-fn notes(kubeconfig: &Kubeconfig, job: &Job) -> Vec<String> {
-    let mut notes = kubeconfig.warnings();
+fn notes(desk: &Desk, kubeconfig: &Kubeconfig, job: &Job) -> Vec<String> {
+    // What CI systems empty when a job ends: credentials that lie there end with it, the run may not.
+    let temporary: Vec<PathBuf> =
+        ["RUNNER_TEMP", "CI_PROJECT_DIR", "WORKSPACE", "TMPDIR"].iter().filter_map(|name| desk.environment.path(name)).collect();
+    let mut notes = kubeconfig.warnings(desk.clock.wall(), &temporary);
     if let Some(system) = job.system {
         notes.push(format!("this run was started by {}", system.title()));
     }

@@ -9,7 +9,7 @@ use tokio::time::interval;
 
 use crate::clock::Clock;
 use crate::event::{self, Event, LockEnd};
-use crate::failure::{Code, Failure};
+use crate::failure::Failure;
 use crate::lock::{
     self, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, Lost, Observation, Released, Request, Timing, message,
     notes,
@@ -18,7 +18,6 @@ use crate::process::{Stop, StopWatch};
 use crate::run::chronicle::Chronicle;
 use crate::run::spec::Spec;
 use crate::run::translate::millis;
-use crate::run::work::lost_failure;
 use crate::step::{Kit, Outcome, Stopped};
 
 /// How often a weak fence is asked again.
@@ -107,7 +106,7 @@ pub(crate) fn request(spec: &Spec, holder: &HolderId) -> Request {
 /// Starts the keeper, with a client of its own.
 pub(crate) fn start(kit: &Kit, request: Request, clock: Arc<dyn Clock>) -> (Keeper, UnboundedReceiver<Change>) {
     let connection = kit.cluster.connection().clone();
-    let make = move || connection.client_now().map(LeaseApi::new);
+    let make = move || connection.client_now().map(|client| LeaseApi::new(client, Timing::STANDARD));
     let mut keeper = Keeper::start(make, request, Timing::STANDARD, clock);
     let changes = keeper.changes();
     (keeper, changes)
@@ -196,38 +195,25 @@ pub(crate) async fn claim(keeper: &Keeper, mut stop: StopWatch, context: &str, c
 }
 
 fn refused(error: ClaimError, context: &str, clock: &dyn Clock) -> (Claim, Outcome) {
-    let (claim, failure) = match error {
+    let failure = message::claim_failure(&error, context, clock.wall());
+    let claim = match error {
         ClaimError::Busy(observation) => {
             let busy = message::busy(&observation, context, clock.wall());
-            let code = if busy.stale { Code::LockHeldStale } else { Code::LockHeld };
-            let failure = Failure::new(code, busy.text.clone());
-            (Claim::Busy { observation: Box::new(observation), busy }, failure)
+            Claim::Busy { observation: Box::new(observation), busy }
         }
-        ClaimError::BeingDeleted(observation) => {
-            let finalizers = observation.record().finalizers().join(", ");
-            let sentence = "the lock is free but cannot be claimed: its Lease is being deleted";
-            let failure = Failure::new(Code::LockHeld, sentence).hint(format!("its finalizers keep it: {finalizers}"));
-            (Claim::None, failure)
-        }
-        ClaimError::NamespaceTerminating(failure) | ClaimError::Forbidden(failure) | ClaimError::Failed(failure) => {
-            (Claim::None, failure)
-        }
-        ClaimError::Contended => {
-            let sentence = "the lock changed hands under every attempt to claim it";
-            (Claim::None, Failure::new(Code::LockHeld, sentence))
-        }
-        ClaimError::Unsettled { holder, why } => {
-            let sentence = format!("it cannot be told whether the lock was claimed; look for {holder} in the Lease");
-            (Claim::Unsettled, Failure { causes: Vec::new(), ..why.clone() }.cause(why.message).with_message(sentence))
-        }
-        ClaimError::GivenUp => (Claim::Unsettled, Failure::new(Code::Internal, "the claim was given up")),
+        ClaimError::Unsettled { .. } | ClaimError::GivenUp => Claim::Unsettled,
+        ClaimError::BeingDeleted(_)
+        | ClaimError::NamespaceTerminating(_)
+        | ClaimError::Forbidden(_)
+        | ClaimError::Contended
+        | ClaimError::Failed(_) => Claim::None,
     };
     (claim, Outcome::Failed(failure))
 }
 
 /// A dry run looks at the lock and takes nothing.
 pub(crate) async fn observe(kit: &Kit) -> (Claim, Outcome) {
-    let store = LeaseApi::new(kit.cluster.client().clone());
+    let store = LeaseApi::new(kit.cluster.client().clone(), Timing::STANDARD);
     match lock::observe(&store).await {
         Err(failure) => (Claim::Seen(None), Outcome::Failed(failure)),
         Ok(Some(observation)) if observation.holder().is_some() => {
@@ -255,12 +241,12 @@ pub(crate) async fn fence(keeper: &Keeper, stop: &StopWatch) -> Result<(), Lost>
 
 /// The failure of a run that was fenced before this step.
 pub(crate) fn lost_before(step: &str, lost: &Lost) -> Failure {
-    lost_failure(message::lost_before(step, lost))
+    message::lost_failure(message::lost_before(step, lost), lost)
 }
 
 /// The failure of a run that was fenced during this step.
 pub(crate) fn lost_during(step: &str, lost: &Lost) -> Failure {
-    lost_failure(message::lost_during(step, lost))
+    message::lost_failure(message::lost_during(step, lost), lost)
 }
 
 /// `lock.lost`.
@@ -285,7 +271,7 @@ pub(crate) fn tell_change(change: &Change, told: &mut Chronicle) {
 }
 
 /// What a release is told as.
-pub(crate) fn tell_release(released: &Released, took: Duration, told: &mut Chronicle) {
+pub(crate) fn tell_release(released: &Released, ours: &str, took: Duration, told: &mut Chronicle) {
     let took_ms = millis(took);
     let event = match released {
         Released::NeverTaken | Released::Lost(_) => return,
@@ -303,7 +289,7 @@ pub(crate) fn tell_release(released: &Released, took: Duration, told: &mut Chron
             return told.tell(None, Event::LockLost(event::LockLost { holder: holder.clone(), text }));
         }
         Released::Left(why) => {
-            let left = event::LockLeft { holder: told.holder(), why: why.message.clone() };
+            let left = event::LockLeft { holder: ours.to_owned(), why: why.message.clone() };
             return told.tell(None, Event::LockLeft(left));
         }
         Released::Unknown { holder, why } => {

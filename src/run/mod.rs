@@ -11,12 +11,14 @@
 mod chronicle;
 mod engine;
 mod journal;
+mod keeping;
 mod link;
 pub mod machine;
 mod reports;
 mod spec;
 mod start;
 mod supervise;
+mod surroundings;
 mod tally;
 mod tidy;
 mod translate;

@@ -92,7 +92,7 @@ impl Supervisor {
 
     /// The first events.
     fn open(&mut self, work: &Work) {
-        self.told.tell(None, translate::run_started(&self.spec, work.holder()));
+        self.told.tell(None, translate::run_started(&self.spec, &work.holder()));
         self.told.tell(None, translate::run_planned(&self.spec.plan));
         if !self.spec.dropped.is_empty() {
             let names = self.spec.dropped.clone();

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::clock::{Clock, rfc3339};
 use crate::event::{Kept, LockEnd};
-use crate::failure::{Code, Failure};
+use crate::failure::Failure;
 use crate::lock::{Change, HolderId, Keeper, Lost, Released, notes};
 use crate::pipeline::{Action, Verb};
 use crate::process::{self, Directly, StopWatch};
@@ -39,6 +39,14 @@ pub(crate) enum Done {
     Released(Released, Duration),
     /// The lock was left.
     Left,
+}
+
+/// What stirs while the engine waits.
+pub(crate) enum Stirred {
+    /// The activity ended.
+    Done(Box<Done>),
+    /// Something happened to the lock.
+    Lock(Change),
 }
 
 /// What a step leaves for the run, beside its outcome.
@@ -136,27 +144,18 @@ impl Work {
         kept
     }
 
-    /// Waits for the activity's end. Safe to drop at any point.
-    pub(crate) async fn done(&mut self) -> Done {
-        match &mut self.activity {
-            Some(activity) => {
-                let done = activity.await;
-                self.activity = None;
-                done
-            }
-            None => std::future::pending().await,
+    /// Waits for the activity's end or the next change of the lock. Safe to drop at any point.
+    pub(crate) async fn next(&mut self) -> Stirred {
+        let Work { activity, changes, .. } = self;
+        let stirred = tokio::select! {
+            biased;
+            Some(change) = next_change(changes) => Stirred::Lock(change),
+            done = ended(activity) => Stirred::Done(Box::new(done)),
+        };
+        if matches!(stirred, Stirred::Done(_)) {
+            self.activity = None;
         }
-    }
-
-    /// Waits for the next change of the lock. Safe to drop at any point.
-    pub(crate) async fn lock_changed(&mut self) -> Change {
-        if let Some(changes) = &mut self.changes
-            && let Some(change) = changes.recv().await
-        {
-            return change;
-        }
-        self.changes = None;
-        std::future::pending().await
+        stirred
     }
 
     pub(crate) fn prepare(&mut self) {
@@ -171,7 +170,8 @@ impl Work {
         surroundings::look(self.spec.clone(), self.clock.clone(), self.stop.clone(), self.send.clone())
     }
 
-    pub(crate) fn fence(&mut self) {
+    pub(crate) fn fence(&mut self, index: usize) {
+        self.end.next_step = Some(self.place(index).title);
         let keeper = self.keeper.clone().expect("a fence is asked for only while the lock is held");
         let stop = self.stop.clone();
         self.activity = Some(Box::pin(async move { Done::Fenced(keeping::fence(&keeper, &stop).await) }));
@@ -292,7 +292,7 @@ impl Work {
             }
             Done::Released(released, took) => {
                 self.end.take_release(&released, &self.holder);
-                keeping::tell_release(&released, took, told);
+                keeping::tell_release(&released, &self.holder(), took, told);
                 Input::Released
             }
             Done::Left => {
@@ -309,11 +309,6 @@ impl Work {
 
     fn next_title(&self) -> String {
         self.end.next_step.clone().unwrap_or_else(|| "the next step".to_owned())
-    }
-
-    /// Remembers which step a fence is for.
-    pub(crate) fn before(&mut self, index: usize) {
-        self.end.next_step = Some(self.place(index).title);
     }
 
     /// Takes a change of the lock; a failure means that it is lost.
@@ -381,6 +376,20 @@ impl Work {
     }
 }
 
+async fn next_change(changes: &mut Option<UnboundedReceiver<Change>>) -> Option<Change> {
+    match changes {
+        Some(changes) => changes.recv().await,
+        None => None,
+    }
+}
+
+async fn ended(activity: &mut Option<Pin<Box<dyn Future<Output = Done>>>>) -> Done {
+    match activity {
+        Some(activity) => activity.await,
+        None => std::future::pending().await,
+    }
+}
+
 /// What the machine needs of an outcome.
 fn step_end(action: Action, outcome: Outcome, unsettled: bool) -> StepEnd {
     let changing = matches!(
@@ -394,9 +403,4 @@ fn step_end(action: Action, outcome: Outcome, unsettled: bool) -> StepEnd {
         }
         Outcome::Failed(failure) => StepEnd::Failed { failure, changing, unsettled },
     }
-}
-
-/// The code of a lost lock, with its sentence.
-pub(crate) fn lost_failure(text: String) -> Failure {
-    Failure::new(Code::LockLost, text)
 }

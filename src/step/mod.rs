@@ -4,6 +4,7 @@
 //! [`Update`]s, which `run` turns into events, and ends with an [`Outcome`]. A dry run goes through the same
 //! functions with [`Mode::DryRun`], in which nothing may be written.
 
+mod perform;
 mod updates;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use crate::failure::Failure;
 use crate::process;
 use crate::redact::Redactor;
 
+pub use perform::{find_helm, find_tofu, kept, perform, record_failure, refuse_local_state_in_ci};
 pub use updates::{Updates, UpdatesReceiver, updates};
 
 /// Whether a step may write.
@@ -73,6 +75,8 @@ pub struct Kit {
     pub environment: Vec<(String, String)>,
     /// What must never be said.
     pub redactor: Redactor,
+    /// How long a stop and each wait in it may take.
+    pub limits: process::Limits,
     /// The stop token.
     pub stop: process::StopWatch,
     /// Where updates go.
