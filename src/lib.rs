@@ -18,8 +18,8 @@ pub mod pipeline;
 pub mod step;
 
 // The bridge, what watches it, and the edges.
-pub mod run;
-pub mod front;
-pub mod report;
 pub mod cli;
 pub mod commands;
+pub mod front;
+pub mod report;
+pub mod run;

@@ -1,1 +1,3 @@
+//! The one integration binary: everything that is tested from outside.
 
+mod process;
