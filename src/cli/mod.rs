@@ -1,1 +1,103 @@
-//! To be written.
+//! What may be typed: commands, options, their environment variables and help texts. Nothing happens here.
+//!
+//! `clap` stops at this folder. A command line that cannot be read is a [`Failure`] like any other, so that it reaches
+//! the event stream and the JUnit report as far as the options could be read: [`read`] returns what it could tell.
+
+mod options;
+mod salvage;
+
+pub use options::{
+    ApplyOptions, BootstrapArgs, Cli, Color, Command, ExplainArgs, InstallArgs, LockCommand, LockStatusArgs, Output,
+    ReportOptions, StatusOutput, TargetOptions,
+};
+pub use salvage::Salvaged;
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ErrorKind};
+use clap::{CommandFactory, Parser};
+
+use crate::failure::{Code, Failure};
+
+/// What a command line turned out to be.
+#[derive(Debug)]
+pub enum Reading {
+    /// A command.
+    Command(Box<Cli>),
+    /// Help or the version was asked for: print this and end well.
+    Text(String),
+    /// It cannot be read.
+    Wrong(Failure, Salvaged),
+}
+
+/// Reads a command line; the first word is the program's name.
+pub fn read(words: &[OsString]) -> Reading {
+    match Cli::try_parse_from(words) {
+        Ok(cli) => Reading::Command(Box::new(cli)),
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            Reading::Text(error.render().to_string())
+        }
+        Err(error) => Reading::Wrong(failure(&error), Salvaged::from_words(words)),
+    }
+}
+
+/// clap's own words without its layout: the first line is the sentence, its tips are the hints.
+fn failure(error: &clap::Error) -> Failure {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::new(Code::UsageInvalid, "a command is missing").hint("`dcctl help` lists the commands");
+    }
+    let text = error.render().to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut sentence = lines.next().unwrap_or("the command line is wrong").trim_start_matches("error: ").to_owned();
+    let mut hints = Vec::new();
+    for line in lines {
+        if let Some(tip) = line.strip_prefix("tip: ") {
+            hints.push(tip.to_owned());
+        } else if let Some(usage) = line.strip_prefix("Usage: ") {
+            hints.push(format!("usage: {usage}"));
+        } else if line.starts_with("For more information") {
+            break;
+        } else if hints.is_empty() {
+            sentence.push(' ');
+            sentence.push_str(line);
+        }
+    }
+    if let Some(value) = error.get(ContextKind::InvalidSubcommand) {
+        hints.insert(0, format!("`{value}` is not a command of dcctl; `dcctl help` lists them"));
+    }
+    Failure { code: Code::UsageInvalid, message: sentence, causes: Vec::new(), hints }
+}
+
+/// The whole command tree, for the reference page.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_command_tree_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn an_unknown_flag_is_named_and_what_could_be_read_is_kept() {
+        let Reading::Wrong(failure, salvaged) =
+            read(&words("dcctl bootstrap prod --bundel x --output jsonl --junit report.xml"))
+        else {
+            panic!("a wrong flag was accepted");
+        };
+        assert_eq!(failure.code, Code::UsageInvalid);
+        assert!(failure.message.contains("--bundel"), "{failure:?}");
+        assert!(failure.hints.iter().any(|hint| hint.contains("--bundle")), "{failure:?}");
+        assert_eq!(salvaged.verb.as_deref(), Some("bootstrap"));
+        assert_eq!(salvaged.junit.as_deref(), Some(std::path::Path::new("report.xml")));
+        assert_eq!(salvaged.output, Some(Output::Jsonl));
+    }
+}

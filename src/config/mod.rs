@@ -1,4 +1,37 @@
-//! To be written.
-/// A bundle.
-#[derive(Debug, Clone)]
-pub struct Bundle;
+//! What a run is told: the bundle, the variables, and the process environment.
+//!
+//! A bundle is read in three moves. [`load`] opens it (a folder, or a `.tar.gz` that is unpacked first) and reads
+//! `bundle.yaml` as written, with the position of every value. [`variables`] gathers what was given from outside.
+//! Resolving joins the two into a [`Bundle`]: placeholders expanded, paths absolute and inside the bundle, types
+//! checked. Everything that is wrong is said at once, each with file, line, column and field, before any lock.
+//!
+//! The process environment is read in [`env`] and nowhere else.
+
+pub mod ci;
+pub mod dotted;
+pub mod env;
+pub mod load;
+pub mod resolved;
+pub mod variables;
+
+mod archive;
+mod decode;
+mod name;
+mod paths;
+mod placeholder;
+mod problem;
+mod reader;
+mod scope;
+mod span;
+mod suggest;
+mod tree;
+mod written;
+
+#[cfg(test)]
+mod tests;
+
+pub use env::Environment;
+pub use load::{Inputs, Written};
+pub use name::check_instance;
+pub use resolved::{Bundle, Chart, Claims, Command, Declaration, Deployment, Instance, Operator, Root};
+pub use variables::Given;

@@ -1,0 +1,248 @@
+//! The options themselves. Every one has an environment variable `DCCTL_…`, so a CI system can set it once.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Change a Kubernetes cluster unattended, under the cluster's one lock.
+///
+/// Exit codes: 0 done, 1 a step failed, 2 wrong command line, 3 wrong bundle or configuration, 4 surroundings,
+/// 5 forbidden, 6 refused by a guard, 10 stopped cleanly, 11 partially applied, 12 lock left behind,
+/// 20 blocked by a live run, 21 blocked by a stale lock, 22 lock lost, 40 report not written.
+/// `dcctl explain CODE` tells more about each.
+#[derive(Debug, Parser)]
+#[command(name = "dcctl", version, subcommand_required = true, arg_required_else_help = true, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Prepare a cluster once: the operator, its definitions and the prerequisites
+    Install(InstallArgs),
+    /// Build an instance in its own namespace
+    Bootstrap(BootstrapArgs),
+    /// Look at the cluster's lock
+    #[command(subcommand)]
+    Lock(LockCommand),
+    /// Explain an exit code or a failure code: `dcctl explain 20`, `dcctl explain lock.held`
+    Explain(ExplainArgs),
+    /// Print the JSON Schema of the event lines
+    Schema,
+    /// Print the RBAC rules that dcctl itself needs
+    Rbac,
+    /// The process that owns a run; started by the front, not by people
+    #[command(name = "__supervise", hide = true)]
+    Supervise,
+}
+
+/// `dcctl lock …`
+#[derive(Debug, Subcommand)]
+pub enum LockCommand {
+    /// Say whether the cluster is locked, by whom, and every fact needed to check
+    Status(LockStatusArgs),
+}
+
+/// `dcctl install`
+#[derive(Debug, Args)]
+pub struct InstallArgs {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub apply: ApplyOptions,
+}
+
+/// `dcctl bootstrap`
+#[derive(Debug, Args)]
+pub struct BootstrapArgs {
+    /// The instance's name: lower case letters, digits and hyphens
+    pub instance: String,
+
+    /// Build the bundle's images first, before the lock
+    #[arg(long, env = "DCCTL_BUILD")]
+    pub build: bool,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub apply: ApplyOptions,
+}
+
+/// Which cluster.
+#[derive(Debug, Clone, Args)]
+pub struct TargetOptions {
+    /// The kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the pod's own account]
+    #[arg(long, env = "DCCTL_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The context in it [default: its current context]
+    #[arg(long, env = "DCCTL_KUBE_CONTEXT", value_name = "NAME")]
+    pub kube_context: Option<String>,
+}
+
+/// What every command that changes a cluster takes.
+#[derive(Debug, Args)]
+pub struct ApplyOptions {
+    /// The bundle: a folder with `bundle.yaml`, or a `.tar.gz` of one
+    #[arg(long, env = "DCCTL_BUNDLE", value_name = "DIR|FILE")]
+    pub bundle: PathBuf,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub target: TargetOptions,
+
+    /// Say what would be done; take no lock and write nothing
+    #[arg(long, env = "DCCTL_DRY_RUN")]
+    pub dry_run: bool,
+
+    /// A variable of the bundle; may be given more than once. Also DCCTL_VAR_NAME
+    #[arg(long = "var", value_name = "NAME=VALUE")]
+    pub vars: Vec<String>,
+
+    /// A YAML or JSON file of variables and secrets; may be given more than once, later files win
+    #[arg(long = "var-file", env = "DCCTL_VAR_FILE", value_name = "FILE", value_delimiter = ',')]
+    pub var_files: Vec<PathBuf>,
+
+    /// A values file for the chart, after the bundle's own; may be given more than once
+    #[arg(long, env = "DCCTL_VALUES", value_name = "FILE", value_delimiter = ',')]
+    pub values: Vec<PathBuf>,
+
+    /// Where local OpenTofu state lives [default: ~/.devicechain/instances/INSTANCE]
+    #[arg(long, env = "DCCTL_STATE_DIR", value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+
+    /// The OpenTofu program [default: `tofu` on PATH]
+    #[arg(long, env = "DCCTL_TOFU", value_name = "PROGRAM")]
+    pub tofu: Option<PathBuf>,
+
+    /// The Helm program [default: `helm` on PATH]
+    #[arg(long, env = "DCCTL_HELM", value_name = "PROGRAM")]
+    pub helm: Option<PathBuf>,
+
+    /// Refuse to take over fields that another field manager owns
+    #[arg(long, env = "DCCTL_NO_FORCE_CONFLICTS")]
+    pub no_force_conflicts: bool,
+
+    /// How long a graceful stop may take, counted from the first request
+    #[arg(long, env = "DCCTL_STOP_AFTER", value_name = "DURATION", default_value = "20m", value_parser = duration)]
+    pub stop_after: Duration,
+
+    /// Keep the raw output of the tools in the run directory
+    #[arg(long, env = "DCCTL_KEEP_OUTPUT")]
+    pub keep_output: bool,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub report: ReportOptions,
+}
+
+/// Where a run says what happens.
+#[derive(Debug, Clone, Args)]
+pub struct ReportOptions {
+    /// What standard output carries [default: human at a terminal, else jsonl]
+    #[arg(long, env = "DCCTL_OUTPUT", value_enum, value_name = "FORM")]
+    pub output: Option<Output>,
+
+    /// Also write every event to this file, one JSON object a line
+    #[arg(long, env = "DCCTL_EVENTS_FILE", value_name = "FILE")]
+    pub events_file: Option<PathBuf>,
+
+    /// Write a JUnit report; valid and truthful at every moment
+    #[arg(long, env = "DCCTL_JUNIT", value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+
+    /// The run's own directory [default: a new one under the user's state folder]
+    #[arg(long, env = "DCCTL_RUN_DIR", value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
+
+    /// Colour in the human log
+    #[arg(long, env = "DCCTL_COLOR", value_enum, value_name = "WHEN", default_value = "auto")]
+    pub color: Color,
+}
+
+/// `dcctl lock status`
+#[derive(Debug, Args)]
+pub struct LockStatusArgs {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub target: TargetOptions,
+
+    /// What standard output carries
+    #[arg(long, env = "DCCTL_OUTPUT", value_enum, value_name = "FORM", default_value = "human")]
+    pub output: StatusOutput,
+}
+
+/// `dcctl explain`
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// An exit code (`20`) or a failure code (`lock.held`)
+    pub code: String,
+}
+
+/// The forms of standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// One JSON object a line, and nothing else
+    Jsonl,
+    /// Readable lines
+    Human,
+}
+
+/// The forms of a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StatusOutput {
+    /// Readable lines
+    Human,
+    /// One JSON object
+    Json,
+}
+
+/// When the human log is coloured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// At a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// Reads `20m`, `90s`, `1h30m`; a bare number would be ambiguous and is refused.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is not a duration such as 90s, 20m or 1h30m");
+    let mut total = Duration::ZERO;
+    let mut digits = String::new();
+    for character in text.chars() {
+        if character.is_ascii_digit() {
+            digits.push(character);
+            continue;
+        }
+        let count: u32 = digits.parse().map_err(|_| wrong())?;
+        digits.clear();
+        let unit = match character {
+            'h' => 3600,
+            'm' => 60,
+            's' => 1,
+            _ => return Err(wrong()),
+        };
+        total = Duration::from_secs(unit).checked_mul(count).and_then(|part| total.checked_add(part)).ok_or_else(wrong)?;
+    }
+    if digits.is_empty() && !total.is_zero() { Ok(total) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        for wrong in ["", "20", "20x", "m", "0s", "1h5", "99999999999h"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

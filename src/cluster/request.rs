@@ -1,0 +1,298 @@
+//! One request to the API server: made, sent within a time limit, repeated where that is harmless, and answered.
+//!
+//! Requests are written out here instead of through typed interfaces of the library, for three reasons: a create with
+//! strict validation and lists of metadata have no method there; an answer that cannot be read would be printed
+//! whole, secrets included; and only what is needed of an object is kept in memory.
+
+use std::time::Duration;
+
+use http::Method;
+use kube::core::Status;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::{sleep, timeout};
+
+use crate::cluster::client::Cluster;
+use crate::cluster::error::{classify, is_transient, timed_out};
+use crate::failure::Failure;
+
+/// dcctl's name as the owner of fields.
+pub const FIELD_MANAGER: &str = "dcctl";
+
+/// How long one request may take. Admission webhooks may take up to 30 s; a busy server queues.
+const LIMIT: Duration = Duration::from_secs(40);
+
+/// The pauses between tries of a request that may be repeated.
+const PAUSES: [Duration; 4] =
+    [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
+
+/// The longest pause that the API server may ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// What makes the API server answer with the metadata of objects alone.
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// Whether a write is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Store {
+    /// It is.
+    Yes,
+    /// The API server checks it and stores nothing (`dryRun=All`).
+    DryRun,
+}
+
+/// What server-side apply does about fields that another manager owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Conflicts {
+    /// It refuses and names them.
+    Report,
+    /// It takes them over.
+    TakeOver,
+}
+
+/// Whether a request may be sent again when its answer got lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repeat {
+    Harmless,
+    Never,
+}
+
+/// A request, not yet sent.
+#[derive(Debug, Clone)]
+pub(in crate::cluster) struct Ask {
+    method: Method,
+    path: String,
+    query: Vec<(&'static str, String)>,
+    accept: &'static str,
+    content_type: &'static str,
+    body: Vec<u8>,
+    repeat: Repeat,
+}
+
+impl Ask {
+    fn new(method: Method, path: impl Into<String>, repeat: Repeat) -> Ask {
+        let (accept, content_type) = ("application/json", "application/json");
+        Ask { method, path: path.into(), query: Vec::new(), accept, content_type, body: Vec::new(), repeat }
+    }
+
+    /// Reads an object, or whatever is at this path.
+    pub(in crate::cluster) fn get(path: impl Into<String>) -> Ask {
+        Ask::new(Method::GET, path, Repeat::Harmless)
+    }
+
+    /// The same, sent once: for finding out whether anybody answers.
+    pub(in crate::cluster) fn get_once(path: impl Into<String>) -> Ask {
+        Ask::new(Method::GET, path, Repeat::Never)
+    }
+
+    /// Makes an object, with strict validation. Never repeated: a lost answer has to be settled by reading.
+    pub(in crate::cluster) fn create(path: impl Into<String>, object: &Value, store: Store) -> Ask {
+        Ask::new(Method::POST, path, Repeat::Never).object(object).strict().store(store)
+    }
+
+    /// Replaces an object, with strict validation. Never repeated, as above.
+    pub(in crate::cluster) fn replace(path: impl Into<String>, object: &Value, store: Store) -> Ask {
+        Ask::new(Method::PUT, path, Repeat::Never).object(object).strict().store(store)
+    }
+
+    /// Applies an object server-side, with strict validation. Repeating it changes nothing more.
+    pub(in crate::cluster) fn apply(
+        path: impl Into<String>,
+        object: &Value,
+        conflicts: Conflicts,
+        store: Store,
+    ) -> Ask {
+        let mut ask = Ask::new(Method::PATCH, path, Repeat::Harmless).object(object).strict().store(store);
+        ask.content_type = "application/apply-patch+yaml";
+        match conflicts {
+            Conflicts::TakeOver => ask.with("force", "true"),
+            Conflicts::Report => ask,
+        }
+    }
+
+    /// Merges a patch into an object. Repeating it changes nothing more.
+    pub(in crate::cluster) fn merge(path: impl Into<String>, patch: &Value) -> Ask {
+        let mut ask = Ask::new(Method::PATCH, path, Repeat::Harmless).object(patch);
+        ask.content_type = "application/merge-patch+json";
+        ask
+    }
+
+    /// Asks for the metadata of a list's objects only.
+    #[must_use]
+    pub(in crate::cluster) fn metadata_only(mut self) -> Ask {
+        self.accept = METADATA_LIST;
+        self
+    }
+
+    /// Adds one parameter.
+    #[must_use]
+    pub(in crate::cluster) fn with(mut self, name: &'static str, value: impl Into<String>) -> Ask {
+        self.query.push((name, value.into()));
+        self
+    }
+
+    fn object(mut self, object: &Value) -> Ask {
+        self.body = serde_json::to_vec(object).expect("a JSON value can be written");
+        self.with("fieldManager", FIELD_MANAGER)
+    }
+
+    fn strict(self) -> Ask {
+        self.with("fieldValidation", "Strict")
+    }
+
+    fn store(self, store: Store) -> Ask {
+        match store {
+            Store::Yes => self,
+            Store::DryRun => self.with("dryRun", "All"),
+        }
+    }
+
+    fn http(&self) -> http::Request<Vec<u8>> {
+        let query: Vec<String> = self.query.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+        let uri = if query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, query.join("&")) };
+        http::Request::builder()
+            .method(self.method.clone())
+            .uri(uri)
+            .header(http::header::ACCEPT, self.accept)
+            .header(http::header::CONTENT_TYPE, self.content_type)
+            .body(self.body.clone())
+            .expect("paths and parameters are encoded")
+    }
+}
+
+/// Writes a text so that it can stand in a path or a parameter.
+pub(in crate::cluster) fn encode(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            _ => write!(encoded, "%{byte:02X}").expect("a String takes everything"),
+        }
+    }
+    encoded
+}
+
+/// Why a request was not granted: the failure to report, and the API server's status if it answered.
+#[derive(Debug)]
+pub(in crate::cluster) struct Refusal {
+    pub(in crate::cluster) failure: Failure,
+    pub(in crate::cluster) status: Option<Box<Status>>,
+    /// The same request may succeed a moment later.
+    pub(in crate::cluster) is_transient: bool,
+}
+
+impl Refusal {
+    fn of(error: kube::Error, doing: &str, server: &str) -> Refusal {
+        let failure = classify(&error, doing, server);
+        let is_transient = is_transient(&error);
+        let status = if let kube::Error::Api(status) = error { Some(status) } else { None };
+        Refusal { failure, status, is_transient }
+    }
+
+    /// The HTTP status of the answer; none when there was no answer.
+    pub(in crate::cluster) fn code(&self) -> Option<u16> {
+        self.status.as_ref().map(|status| status.code)
+    }
+
+    /// How long the API server asks to wait.
+    fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.status.as_ref()?.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(LONGEST_PAUSE))
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        refusal.failure
+    }
+}
+
+impl Cluster {
+    /// Sends a request and reads the answer; `doing` completes "could not …". At most five tries, and only of a
+    /// request that may be repeated.
+    pub(in crate::cluster) async fn ask<T: DeserializeOwned>(&self, ask: &Ask, doing: &str) -> Result<T, Refusal> {
+        let mut pauses = PAUSES.iter();
+        loop {
+            let refusal = match self.ask_once(ask, doing).await {
+                Ok(answer) => return Ok(answer),
+                Err(refusal) => refusal,
+            };
+            match pauses.next() {
+                Some(pause) if refusal.is_transient && ask.repeat == Repeat::Harmless => {
+                    sleep(refusal.retry_after().unwrap_or(*pause)).await;
+                }
+                Some(_) | None => return Err(refusal),
+            }
+        }
+    }
+
+    async fn ask_once<T: DeserializeOwned>(&self, ask: &Ask, doing: &str) -> Result<T, Refusal> {
+        let refused = |error| Refusal::of(error, doing, self.server());
+        let text = match timeout(LIMIT, self.client().request_text(ask.http())).await {
+            Ok(text) => text.map_err(refused)?,
+            Err(_) => {
+                let failure = timed_out(LIMIT, doing, self.server());
+                return Err(Refusal { failure, status: None, is_transient: true });
+            }
+        };
+        serde_json::from_str(&text).map_err(|error| refused(kube::Error::SerdeError(error)))
+    }
+}
+
+/// How many objects one page of a list holds.
+const PAGE: usize = 500;
+
+/// How often a list is begun anew because its continuation had expired.
+const FRESH_STARTS: u32 = 3;
+
+#[derive(Deserialize)]
+struct Page<T> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    #[serde(default = "Vec::new")]
+    items: Vec<T>,
+}
+
+#[derive(Deserialize, Default)]
+struct PageMetadata {
+    #[serde(default, rename = "continue")]
+    next: Option<String>,
+}
+
+impl Cluster {
+    /// Reads a whole list, page by page. All pages are of one moment: when the API server no longer has it, the list
+    /// is begun anew.
+    pub(in crate::cluster) async fn list<T: DeserializeOwned>(
+        &self,
+        ask: &Ask,
+        doing: &str,
+    ) -> Result<Vec<T>, Refusal> {
+        let ask = ask.clone().with("limit", PAGE.to_string());
+        let mut fresh_starts = 0;
+        let mut items = Vec::new();
+        let mut next: Option<String> = None;
+        loop {
+            let page = match &next {
+                Some(token) => self.ask::<Page<T>>(&ask.clone().with("continue", token), doing).await,
+                None => self.ask::<Page<T>>(&ask, doing).await,
+            };
+            match page {
+                Ok(page) => {
+                    items.extend(page.items);
+                    next = page.metadata.next.filter(|token| !token.is_empty());
+                    if next.is_none() {
+                        return Ok(items);
+                    }
+                }
+                Err(refusal) if refusal.code() == Some(410) && fresh_starts < FRESH_STARTS => {
+                    fresh_starts += 1;
+                    items.clear();
+                    next = None;
+                }
+                Err(refusal) => return Err(refusal),
+            }
+        }
+    }
+}

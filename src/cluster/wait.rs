@@ -1,0 +1,398 @@
+//! Whether workloads are ready, and if not, why: in words, because "timed out" helps nobody.
+//!
+//! One look at a time: whoever waits decides how often and how long, and can stop between two looks. Polled, not
+//! watched: it needs no further permission, and a watch that went silent looks like a cluster in which nothing
+//! happens.
+
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use serde::de::DeserializeOwned;
+
+use crate::cluster::client::Cluster;
+use crate::cluster::request::{Ask, Refusal, encode};
+use crate::failure::{Code, Failure};
+
+/// A workload and why it is not ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unready {
+    /// `Deployment`, `Pod`, …
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Why, in words.
+    pub why: String,
+}
+
+/// What one look at workloads showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    /// How many workloads there are, pods not counted.
+    pub workloads: usize,
+    /// Those that are not ready, and their pods that are not.
+    pub unready: Vec<Unready>,
+    /// What could not be looked at, a sentence each.
+    pub unseen: Vec<String>,
+}
+
+/// The answer to a look.
+#[derive(Debug)]
+pub enum Seen {
+    /// This is what there is.
+    Look(Look),
+    /// The API server did not answer just now; looking again may help.
+    NoAnswer(Failure),
+}
+
+impl Cluster {
+    /// Looks at one Deployment: whether its latest generation is rolled out and available.
+    pub async fn look_at_deployment(&self, namespace: &str, name: &str) -> Result<Seen, Failure> {
+        let doing = format!("read Deployment {namespace}/{name}");
+        let path = format!("{}/{}", collection("apps/v1", namespace, "deployments"), encode(name));
+        let deployment: Deployment = match self.ask(&Ask::get(path), &doing).await {
+            Ok(deployment) => deployment,
+            Err(refusal) if refusal.code() == Some(404) => {
+                let unready =
+                    vec![Unready { kind: "Deployment", name: name.to_owned(), why: "it is not there".to_owned() }];
+                return Ok(Seen::Look(Look { workloads: 0, unready, unseen: Vec::new() }));
+            }
+            Err(refusal) => return no_answer(refusal),
+        };
+        let mut look =
+            Look { workloads: 1, unready: deployment_unready(&deployment).into_iter().collect(), unseen: Vec::new() };
+        if look.unready.is_empty() {
+            return Ok(Seen::Look(look));
+        }
+        // Its pods tell why, if they may be looked at.
+        let selector = deployment.spec.as_ref().map(|spec| selector(&spec.selector)).unwrap_or_default();
+        let ask = Ask::get(collection("v1", namespace, "pods")).with("labelSelector", selector);
+        match self.list::<Pod>(&ask, &format!("list the pods in {namespace}")).await {
+            Ok(pods) => look.unready.extend(pods.iter().filter_map(pod_unready)),
+            Err(refusal) if refusal.failure.code == Code::Forbidden => look.unseen.push(refusal.failure.message),
+            Err(refusal) => return no_answer(refusal),
+        }
+        Ok(Seen::Look(look))
+    }
+
+    /// Looks at every workload of a namespace. Pods of Jobs are left out: what a Job is for, only its maker knows.
+    ///
+    /// An account that may list Deployments and pods, but not the other kinds, sees those through their pods.
+    pub async fn look_at_namespace(&self, namespace: &str) -> Result<Seen, Failure> {
+        let mut look = Look { workloads: 0, unready: Vec::new(), unseen: Vec::new() };
+        match self.all::<Deployment>("apps/v1", namespace, "deployments").await {
+            Ok(found) => {
+                look.workloads += found.len();
+                look.unready.extend(found.iter().filter_map(deployment_unready));
+            }
+            Err(refusal) => return no_answer(refusal),
+        }
+        match self.all::<StatefulSet>("apps/v1", namespace, "statefulsets").await {
+            Ok(found) => {
+                look.workloads += found.len();
+                look.unready.extend(found.iter().filter_map(stateful_set_unready));
+            }
+            Err(refusal) if refusal.failure.code == Code::Forbidden => look.unseen.push(refusal.failure.message),
+            Err(refusal) => return no_answer(refusal),
+        }
+        match self.all::<DaemonSet>("apps/v1", namespace, "daemonsets").await {
+            Ok(found) => {
+                look.workloads += found.len();
+                look.unready.extend(found.iter().filter_map(daemon_set_unready));
+            }
+            Err(refusal) if refusal.failure.code == Code::Forbidden => look.unseen.push(refusal.failure.message),
+            Err(refusal) => return no_answer(refusal),
+        }
+        match self.all::<Pod>("v1", namespace, "pods").await {
+            Ok(pods) => look.unready.extend(pods.iter().filter_map(pod_unready)),
+            Err(refusal) => return no_answer(refusal),
+        }
+        Ok(Seen::Look(look))
+    }
+
+    async fn all<T: DeserializeOwned>(&self, version: &str, namespace: &str, plural: &str) -> Result<Vec<T>, Refusal> {
+        let ask = Ask::get(collection(version, namespace, plural));
+        self.list(&ask, &format!("list the {plural} in {namespace}")).await
+    }
+}
+
+fn no_answer(refusal: Refusal) -> Result<Seen, Failure> {
+    if refusal.is_transient { Ok(Seen::NoAnswer(refusal.failure)) } else { Err(refusal.failure) }
+}
+
+fn collection(version: &str, namespace: &str, plural: &str) -> String {
+    let root = if version.contains('/') { "apis" } else { "api" };
+    format!("/{root}/{version}/namespaces/{}/{plural}", encode(namespace))
+}
+
+/// A selector as the API server takes it in a list.
+fn selector(selector: &LabelSelector) -> String {
+    let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
+    let expressions = selector.match_expressions.iter().flatten().map(|rule| {
+        let values = rule.values.iter().flatten().cloned().collect::<Vec<_>>().join(",");
+        match rule.operator.as_str() {
+            "In" => format!("{} in ({values})", rule.key),
+            "NotIn" => format!("{} notin ({values})", rule.key),
+            "DoesNotExist" => format!("!{}", rule.key),
+            _ => rule.key.clone(),
+        }
+    });
+    labels.chain(expressions).collect::<Vec<_>>().join(",")
+}
+
+fn unready(kind: &'static str, metadata: &ObjectMeta, why: Option<String>) -> Option<Unready> {
+    Some(Unready { kind, name: metadata.name.clone().unwrap_or_default(), why: why? })
+}
+
+/// Whether the controller has looked at the latest change.
+fn is_behind(metadata: &ObjectMeta, observed: Option<i64>) -> bool {
+    observed.unwrap_or(0) < metadata.generation.unwrap_or(0)
+}
+
+const NOT_SEEN: &str = "its latest change was not looked at yet";
+
+fn deployment_unready(deployment: &Deployment) -> Option<Unready> {
+    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let Some(status) = &deployment.status else {
+        return unready("Deployment", &deployment.metadata, Some(NOT_SEEN.to_owned()));
+    };
+    let condition = |name: &str| status.conditions.iter().flatten().find(|condition| condition.type_ == name);
+    let says = |name: &str, value: &str| {
+        condition(name)
+            .filter(|condition| condition.status == value)
+            .map(|found| found.message.clone().unwrap_or_default())
+    };
+    let (updated, available) = (status.updated_replicas.unwrap_or(0), status.available_replicas.unwrap_or(0));
+    let why = if is_behind(&deployment.metadata, status.observed_generation) {
+        Some(NOT_SEEN.to_owned())
+    } else if let Some(message) = says("ReplicaFailure", "True") {
+        Some(format!("its pods cannot be made: {message}"))
+    } else if let Some(message) = says("Progressing", "False") {
+        Some(format!("it makes no progress: {message}"))
+    } else if updated < wanted {
+        Some(format!("{updated} of {wanted} pods are of the latest release"))
+    } else if available < wanted {
+        Some(format!("{available} of {wanted} pods are available"))
+    } else if condition("Available").is_none_or(|condition| condition.status != "True") {
+        Some("it is not available".to_owned())
+    } else {
+        None
+    };
+    unready("Deployment", &deployment.metadata, why)
+}
+
+fn stateful_set_unready(set: &StatefulSet) -> Option<Unready> {
+    let wanted = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let Some(status) = &set.status else {
+        return unready("StatefulSet", &set.metadata, Some(NOT_SEEN.to_owned()));
+    };
+    let strategy = set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref());
+    let by_hand = strategy.is_some_and(|strategy| strategy.type_.as_deref() == Some("OnDelete"));
+    let partition = strategy.and_then(|strategy| strategy.rolling_update.as_ref()?.partition).unwrap_or(0);
+    let (updated, ready) = (status.updated_replicas.unwrap_or(0), status.ready_replicas.unwrap_or(0));
+    let why = if is_behind(&set.metadata, status.observed_generation) {
+        Some(NOT_SEEN.to_owned())
+    } else if ready < wanted {
+        Some(format!("{ready} of {wanted} pods are ready"))
+    } else if !by_hand && updated < wanted - partition {
+        Some(format!("{updated} of {wanted} pods are of the latest release"))
+    } else {
+        None
+    };
+    unready("StatefulSet", &set.metadata, why)
+}
+
+fn daemon_set_unready(set: &DaemonSet) -> Option<Unready> {
+    let Some(status) = &set.status else {
+        return unready("DaemonSet", &set.metadata, Some(NOT_SEEN.to_owned()));
+    };
+    let strategy = set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref());
+    let by_hand = strategy.is_some_and(|strategy| strategy.type_.as_deref() == Some("OnDelete"));
+    let wanted = status.desired_number_scheduled;
+    let (updated, available) = (status.updated_number_scheduled.unwrap_or(0), status.number_available.unwrap_or(0));
+    let why = if is_behind(&set.metadata, status.observed_generation) {
+        Some(NOT_SEEN.to_owned())
+    } else if !by_hand && updated < wanted {
+        Some(format!("{updated} of {wanted} pods are of the latest release"))
+    } else if available < wanted {
+        Some(format!("{available} of {wanted} pods are available"))
+    } else {
+        None
+    };
+    unready("DaemonSet", &set.metadata, why)
+}
+
+/// Why a pod is not ready. A pod that goes away, is done, or belongs to a Job is nobody's concern; nor is a failed one
+/// that its controller has replaced.
+fn pod_unready(pod: &Pod) -> Option<Unready> {
+    let owners = pod.metadata.owner_references.iter().flatten();
+    let controller = owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.kind.as_str()).next();
+    let status = pod.status.as_ref()?;
+    let phase = status.phase.as_deref().unwrap_or_default();
+    if pod.metadata.deletion_timestamp.is_some()
+        || controller == Some("Job")
+        || phase == "Succeeded"
+        || phase == "Failed" && controller.is_some()
+        || has(status, "Ready", "True").is_some()
+    {
+        return None;
+    }
+    unready("Pod", &pod.metadata, Some(pod_reason(status, phase)))
+}
+
+/// The message of a condition that has this value.
+fn has<'a>(status: &'a PodStatus, name: &str, value: &str) -> Option<&'a str> {
+    let condition = status.conditions.iter().flatten().find(|condition| condition.type_ == name)?;
+    (condition.status == value).then(|| condition.message.as_deref().unwrap_or_default())
+}
+
+fn pod_reason(status: &PodStatus, phase: &str) -> String {
+    if phase == "Failed" {
+        let said = [status.reason.as_deref(), status.message.as_deref()].into_iter().flatten().collect::<Vec<_>>();
+        return if said.is_empty() { "it failed".to_owned() } else { format!("it failed: {}", said.join(": ")) };
+    }
+    if let Some(message) = has(status, "PodScheduled", "False") {
+        return format!("no node takes it: {message}");
+    }
+    let starting = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+    if let Some(why) = starting.filter_map(container_reason).next() {
+        return why;
+    }
+    match has(status, "ContainersReady", "False") {
+        Some(message) if !message.is_empty() => format!("it runs, and is not ready: {message}"),
+        _ if phase == "Running" => "it runs, and is not ready".to_owned(),
+        _ => "it is being started".to_owned(),
+    }
+}
+
+/// Why a container is not running, if it says.
+fn container_reason(container: &ContainerStatus) -> Option<String> {
+    let (name, image) = (&container.name, &container.image);
+    let state = container.state.as_ref()?;
+    if let Some(waiting) = &state.waiting {
+        let message = waiting.message.as_deref().unwrap_or_default();
+        let detail = |text: String| if message.is_empty() { text } else { format!("{text}: {message}") };
+        return match waiting.reason.as_deref().unwrap_or_default() {
+            "ImagePullBackOff"
+            | "ErrImagePull"
+            | "ErrImageNeverPull"
+            | "InvalidImageName"
+            | "RegistryUnavailable"
+            | "ImageInspectError"
+            | "SignatureValidationFailed" => {
+                Some(detail(format!("the image {image} of container {name} cannot be pulled")))
+            }
+            "CrashLoopBackOff" => Some(format!("container {name} crashes again and again{}", last_end(container))),
+            "PodInitializing" | "ContainerCreating" | "" => None,
+            reason => Some(detail(format!("container {name} cannot be started ({reason})"))),
+        };
+    }
+    let ended = state.terminated.as_ref()?;
+    (ended.exit_code != 0).then(|| format!("container {name} ended with {}{}", ended.exit_code, reason(&ended.reason)))
+}
+
+fn last_end(container: &ContainerStatus) -> String {
+    let ended = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+    let last = ended.map(|ended| format!(", last with {}{}", ended.exit_code, reason(&ended.reason)));
+    format!(" ({} restarts{})", container.restart_count, last.unwrap_or_default())
+}
+
+fn reason(reason: &Option<String>) -> String {
+    match reason.as_deref() {
+        Some("Error") | None => String::new(),
+        Some(reason) => format!(" ({reason})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(status: Value) -> Pod {
+        serde_json::from_value(json!({ "metadata": { "name": "p" }, "status": status })).expect("a pod")
+    }
+
+    fn why(status: Value) -> Option<String> {
+        pod_unready(&pod(status)).map(|unready| unready.why)
+    }
+
+    #[test]
+    fn a_pod_says_why_it_is_not_ready() {
+        let waiting = |reason: &str, message: &str| {
+            json!({ "phase": "Pending", "containerStatuses": [{ "name": "c", "image": "i:1", "imageID": "", "ready": false,
+                "restartCount": 3, "state": { "waiting": { "reason": reason, "message": message } },
+                "lastState": { "terminated": { "exitCode": 137, "reason": "OOMKilled" } } }] })
+        };
+        let cases = [
+            (
+                json!({ "phase": "Pending", "conditions": [
+                    { "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available" }] }),
+                Some("no node takes it: 0/1 nodes are available"),
+            ),
+            (waiting("ErrImagePull", "not found"), Some("the image i:1 of container c cannot be pulled: not found")),
+            (
+                waiting("CrashLoopBackOff", "back-off 40s"),
+                Some("container c crashes again and again (3 restarts, last with 137 (OOMKilled))"),
+            ),
+            (
+                waiting("CreateContainerConfigError", "secret \"s\" not found"),
+                Some("container c cannot be started (CreateContainerConfigError): secret \"s\" not found"),
+            ),
+            (waiting("ContainerCreating", ""), Some("it is being started")),
+            (json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] }), None),
+            (json!({ "phase": "Succeeded" }), None),
+            (json!({ "phase": "Failed", "reason": "Evicted" }), Some("it failed: Evicted")),
+            (
+                json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "False" },
+                    { "type": "ContainersReady", "status": "False", "message": "containers with unready status: [c]" }] }),
+                Some("it runs, and is not ready: containers with unready status: [c]"),
+            ),
+        ];
+        for (status, expected) in cases {
+            assert_eq!(why(status).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn pods_that_do_not_count_are_left_out() {
+        let owned = |kind: &str, phase: &str| -> Pod {
+            serde_json::from_value(json!({ "metadata": { "name": "p", "ownerReferences": [
+                { "apiVersion": "v1", "kind": kind, "name": "o", "uid": "u", "controller": true }] },
+                "status": { "phase": phase } }))
+            .expect("a pod")
+        };
+        assert_eq!(pod_unready(&owned("Job", "Pending")), None);
+        assert_eq!(pod_unready(&owned("ReplicaSet", "Failed")), None);
+        assert!(pod_unready(&owned("ReplicaSet", "Pending")).is_some());
+    }
+
+    #[test]
+    fn a_deployment_is_ready_when_its_latest_generation_is_available() {
+        let deployment = |generation: i64, status: Value| -> Option<String> {
+            let deployment: Deployment = serde_json::from_value(json!({
+                "metadata": { "name": "d", "generation": generation },
+                "spec": { "replicas": 2, "selector": {}, "template": {} }, "status": status,
+            }))
+            .expect("a deployment");
+            deployment_unready(&deployment).map(|unready| unready.why)
+        };
+        let available = json!({ "observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2,
+            "conditions": [{ "type": "Available", "status": "True" }] });
+        assert_eq!(deployment(2, available.clone()), None);
+        assert_eq!(deployment(3, available.clone()).as_deref(), Some(NOT_SEEN));
+        let mut half = available.clone();
+        half["updatedReplicas"] = json!(1);
+        assert_eq!(deployment(2, half.clone()).as_deref(), Some("1 of 2 pods are of the latest release"));
+        half["conditions"] = json!([{ "type": "ReplicaFailure", "status": "True", "message": "exceeded quota" }]);
+        assert_eq!(deployment(2, half).as_deref(), Some("its pods cannot be made: exceeded quota"));
+        assert_eq!(deployment(1, json!({})).as_deref(), Some(NOT_SEEN));
+    }
+
+    #[test]
+    fn a_selector_becomes_the_text_of_a_list() {
+        let given: LabelSelector = serde_json::from_value(json!({ "matchLabels": { "app": "a" }, "matchExpressions": [
+            { "key": "tier", "operator": "In", "values": ["x", "y"] }, { "key": "old", "operator": "DoesNotExist" }] }))
+        .expect("a selector");
+        assert_eq!(selector(&given), "app=a,tier in (x,y),!old");
+    }
+}

@@ -1,0 +1,222 @@
+//! The cluster's lock: claimed, renewed, found busy, lost, given back.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::event::kind::Fact;
+use crate::event::outcome::Level;
+use crate::event::text::span;
+
+/// The lock is this run's. It is renewed until `lock.released`, `lock.left` or `lock.lost`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LockClaimed {
+    /// Our identity in the Lease.
+    pub holder: String,
+    /// The Lease, `namespace/name`.
+    pub lease: String,
+    /// How long asking for it took, in milliseconds.
+    pub waited_ms: u64,
+}
+
+impl Fact for LockClaimed {
+    fn level(&self) -> Level {
+        Level::Info
+    }
+
+    fn message(&self) -> String {
+        format!("the lock of this cluster (Lease {}) is held by this run, {}", self.lease, self.holder)
+    }
+}
+
+/// The lock was renewed. Level `debug`: it happens every ten seconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LockRenewed {
+    /// How long that took, in milliseconds.
+    pub took_ms: u64,
+}
+
+impl Fact for LockRenewed {
+    fn level(&self) -> Level {
+        Level::Debug
+    }
+
+    fn message(&self) -> String {
+        format!("the lock was renewed in {}", span(self.took_ms))
+    }
+}
+
+/// One try to renew the lock failed. The next one follows at once; if none succeeds in time, `lock.lost`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LockRenewalFailed {
+    /// Why.
+    pub why: String,
+    /// For how long the lock is still surely ours, in milliseconds.
+    pub valid_for_ms: u64,
+}
+
+impl Fact for LockRenewalFailed {
+    fn level(&self) -> Level {
+        Level::Warn
+    }
+
+    fn message(&self) -> String {
+        format!("the lock could not be renewed ({}); it is ours for another {}", self.why, span(self.valid_for_ms))
+    }
+}
+
+/// Another run holds the lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LockBlocked {
+    /// Who holds it.
+    pub holder: String,
+    /// The instance that the holder works on, if it said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// How long ago it was renewed, by this machine's clock against the holder's, in milliseconds.
+    pub age_ms: u64,
+    /// By this machine's clock it looks stale.
+    pub stale: bool,
+    /// The whole message, with what to do.
+    pub text: String,
+    /// Where a person sees the holder's job, if it said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_url: Option<String>,
+    /// What this run does about it.
+    pub manner: BusyManner,
+}
+
+/// What a run does about a busy lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BusyManner {
+    /// It ends.
+    Refuses,
+    /// It goes on without the lock, as the command allows.
+    Continues,
+    /// It waits for the lock.
+    Waits,
+}
+
+impl Fact for LockBlocked {
+    fn level(&self) -> Level {
+        match self.manner {
+            BusyManner::Refuses => Level::Error,
+            BusyManner::Continues | BusyManner::Waits => Level::Warn,
+        }
+    }
+
+    fn message(&self) -> String {
+        self.text.clone()
+    }
+}
+
+/// The lock is no longer this run's. The step at work is asked to stop at once, gracefully, and no other begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LockLost {
+    /// Who holds it now; missing when nobody does, or when it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// The whole message: what is being stopped, and why.
+    pub text: String,
+}
+
+impl Fact for LockLost {
+    fn level(&self) -> Level {
+        Level::Error
+    }
+
+    fn message(&self) -> String {
+        self.text.clone()
+    }
+}
+
+/// The lock was given back. The next run finds the cluster free.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LockReleased {
+    /// How.
+    pub manner: ReleaseManner,
+    /// Why not in the usual way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// How long that took, in milliseconds.
+    pub took_ms: u64,
+}
+
+/// How a lock was given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReleaseManner {
+    /// The Lease was deleted.
+    Deleted,
+    /// The Lease stays, with an empty holder.
+    Emptied,
+    /// The Lease was gone when we came to delete it.
+    AlreadyGone,
+}
+
+impl Fact for LockReleased {
+    fn level(&self) -> Level {
+        Level::Info
+    }
+
+    fn message(&self) -> String {
+        let said = match self.manner {
+            ReleaseManner::Deleted => "the lock was released",
+            ReleaseManner::Emptied => "the lock was released by emptying its holder",
+            ReleaseManner::AlreadyGone => "the lock was gone already",
+        };
+        self.why.as_ref().map_or_else(|| said.to_owned(), |why| format!("{said}: {why}"))
+    }
+}
+
+/// The lock stays behind. A person has to reclaim it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LockLeft {
+    /// The identity that it bears.
+    pub holder: String,
+    /// Why it was not released.
+    pub why: String,
+}
+
+impl Fact for LockLeft {
+    fn level(&self) -> Level {
+        Level::Error
+    }
+
+    fn message(&self) -> String {
+        format!("the lock was left behind, held by {}: {}", self.holder, self.why)
+    }
+}
+
+/// What a dry run saw: who holds the lock, or nobody. A dry run takes no lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LockObserved {
+    /// Who holds it; missing when nobody does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// The instance that the holder works on, if it said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// How long ago it was renewed, by this machine's clock against the holder's, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<u64>,
+    /// By this machine's clock it looks stale.
+    pub stale: bool,
+    /// The whole message that a real run would have met; missing when nobody holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+impl Fact for LockObserved {
+    fn level(&self) -> Level {
+        if self.holder.is_some() { Level::Warn } else { Level::Info }
+    }
+
+    fn message(&self) -> String {
+        match (&self.text, &self.holder) {
+            (Some(text), _) => text.clone(),
+            (None, Some(holder)) => format!("the lock of this cluster is held by {holder}"),
+            (None, None) => "nobody holds the lock of this cluster".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The tools that a run starts: their lives, what they print, and what is done to them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::event::kind::Fact;
+use crate::event::outcome::Level;
+use crate::event::text::{count, span};
+
+/// A program was started. Ends with `process.finished`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessStarted {
+    /// What people call it: `tofu apply`, `helm upgrade`, `verify: API answers`.
+    pub program: String,
+    /// Its process id.
+    pub pid: u32,
+}
+
+impl Fact for ProcessStarted {
+    fn level(&self) -> Level {
+        Level::Info
+    }
+
+    fn message(&self) -> String {
+        format!("{} was started as process {}", self.program, self.pid)
+    }
+}
+
+/// A program ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessFinished {
+    /// What people call it.
+    pub program: String,
+    /// Its process id, unless it could not be started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Its exit status, when it ended by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The number of the signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// How long it ran, in milliseconds.
+    pub duration_ms: u64,
+}
+
+impl Fact for ProcessFinished {
+    fn level(&self) -> Level {
+        Level::Info
+    }
+
+    fn message(&self) -> String {
+        let took = span(self.duration_ms);
+        let program = &self.program;
+        match (self.exit_code, self.signal) {
+            (Some(code), _) => format!("{program} ended with {code} after {took}"),
+            (None, Some(signal)) => format!("{program} was ended by signal {signal} after {took}"),
+            (None, None) => format!("{program} ended after {took}; its exit status is not known"),
+        }
+    }
+}
+
+/// We sent a program a signal that asks it to stop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessInterrupted {
+    /// What people call it.
+    pub program: String,
+    /// Its process id.
+    pub pid: u32,
+    /// The signal, `SIGINT`.
+    pub signal: String,
+    /// Why.
+    pub why: String,
+}
+
+impl Fact for ProcessInterrupted {
+    fn level(&self) -> Level {
+        Level::Warn
+    }
+
+    fn message(&self) -> String {
+        format!("{} (process {}) was sent {}: {}", self.program, self.pid, self.signal, self.why)
+    }
+}
+
+/// A program says itself that it was interrupted, by us or by somebody else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessInterruptReported {
+    /// What people call it.
+    pub program: String,
+}
+
+impl Fact for ProcessInterruptReported {
+    fn level(&self) -> Level {
+        Level::Info
+    }
+
+    fn message(&self) -> String {
+        format!("{} says that it was interrupted and is stopping", self.program)
+    }
+}
+
+/// We killed a program: it does not end by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessKilled {
+    /// What people call it.
+    pub program: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Why.
+    pub why: String,
+}
+
+impl Fact for ProcessKilled {
+    fn level(&self) -> Level {
+        Level::Warn
+    }
+
+    fn message(&self) -> String {
+        format!("{} (process {}) was killed: {}", self.program, self.pid, self.why)
+    }
+}
+
+/// Something that a program had started was alive when the program had ended. It is ended before the run goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessLeftBehind {
+    /// The program that it belongs to.
+    pub program: String,
+    /// Its own process id.
+    pub pid: u32,
+    /// Its own name.
+    pub name: String,
+    /// How long it has been alive, in milliseconds.
+    pub age_ms: u64,
+}
+
+impl Fact for ProcessLeftBehind {
+    fn level(&self) -> Level {
+        Level::Warn
+    }
+
+    fn message(&self) -> String {
+        let Self { program, pid, name, age_ms } = self;
+        format!("{program} ended and left process {pid} ({name}) behind, {} old", span(*age_ms))
+    }
+}
+
+/// A piece of what a program printed. Level `debug`. A line longer than one event is several, all but the last with
+/// `more`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessOutput {
+    /// What people call it.
+    pub program: String,
+    /// Where it printed this.
+    pub stream: Stream,
+    /// The line, without its end and without escape sequences.
+    pub text: String,
+    /// Bytes that are not UTF-8 were replaced.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lossy: bool,
+    /// The line goes on in the next event of this program and stream.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub more: bool,
+}
+
+/// One of the two streams of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+impl Fact for ProcessOutput {
+    fn level(&self) -> Level {
+        Level::Debug
+    }
+
+    fn message(&self) -> String {
+        format!("{}: {}", self.program, self.text)
+    }
+}
+
+/// What a program printed came faster than it could be written, and some of it is not in this journal. Facts are never
+/// dropped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OutputDropped {
+    /// How many `process.output` events are missing at this place.
+    pub lines: u64,
+}
+
+impl Fact for OutputDropped {
+    fn level(&self) -> Level {
+        Level::Warn
+    }
+
+    fn message(&self) -> String {
+        format!("{} of output not in this journal: they came too fast", count(self.lines, "line"))
+    }
+}

@@ -1,0 +1,246 @@
+//! A run as a whole: what it is, what it will do, how it ended.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::event::kind::Fact;
+use crate::event::outcome::{Failed, Level, LockEnd, RunOutcome};
+use crate::event::text::{count, span};
+
+/// The first event of every run, also of one that is refused at once. Fields are missing when the run did not get so
+/// far as to know them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunStarted {
+    /// The `$id` of the schema of these lines; `dcctl schema` prints it.
+    pub schema: String,
+    /// Its version, `major.minor`. The minor number counts additions.
+    pub schema_version: String,
+    /// The version of dcctl.
+    pub dcctl: String,
+    /// What was asked for: `install`, `bootstrap`, and so on.
+    pub command: String,
+    /// The instance worked on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// What is being installed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<BundleFact>,
+    /// The kubeconfig's name for the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kube_context: Option<String>,
+    /// The URL of the API server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The identity under which this run claims the lock, `user@host/pid/<16 hex>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// The CI system that the run was started by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci: Option<CiFact>,
+    /// Where the run keeps its files, this journal among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_dir: Option<String>,
+    /// How long a stop may take here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_budget: Option<StopBudget>,
+    /// Nothing will be written.
+    pub dry_run: bool,
+}
+
+/// A bundle, as its own file names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BundleFact {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The last part of the path that it was read from.
+    pub path: String,
+}
+
+/// The CI system around a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CiFact {
+    /// Which: `github`, `gitlab`, `jenkins`, and so on.
+    pub system: String,
+    /// Where a person sees the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_url: Option<String>,
+}
+
+/// How long a stop may take in these surroundings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StopBudget {
+    /// Seconds from the first request.
+    pub seconds: u64,
+    /// Where that number is from: `default`, `--stop-budget`, or the name of what was detected.
+    pub source: String,
+    /// What a cancel would leave behind here, when that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl RunStarted {
+    fn subject(&self) -> String {
+        let mut subject = self.command.clone();
+        if let Some(instance) = &self.instance {
+            subject.push(' ');
+            subject.push_str(instance);
+        }
+        subject
+    }
+}
+
+impl Fact for RunStarted {
+    fn level(&self) -> Level {
+        Level::Info
+    }
+
+    fn message(&self) -> String {
+        let mut said = format!("dcctl {} starts {}", self.dcctl, self.subject());
+        if let Some(bundle) = &self.bundle {
+            said.push_str(&format!(" from bundle {} {}", bundle.name, bundle.version));
+        }
+        if let Some(context) = &self.kube_context {
+            said.push_str(&format!(" on {context}"));
+        }
+        if self.dry_run {
+            said.push_str("; this is a dry run, nothing will be written");
+        }
+        said
+    }
+}
+
+/// The steps that the run will do, in order. Sent before any work, so that a reader can tell what never ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunPlanned {
+    /// The steps.
+    pub steps: Vec<PlannedStep>,
+}
+
+/// A step that a run will do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedStep {
+    /// Its stable id, `apply-infrastructure`; the `step` of every event that belongs to it.
+    pub id: String,
+    /// What people call it, `Apply infrastructure`.
+    pub title: String,
+}
+
+impl Fact for RunPlanned {
+    fn level(&self) -> Level {
+        Level::Info
+    }
+
+    fn message(&self) -> String {
+        let titles: Vec<&str> = self.steps.iter().map(|step| step.title.as_str()).collect();
+        format!("{} planned: {}", count(self.steps.len() as u64, "step"), titles.join(", "))
+    }
+}
+
+/// The verdict: the last event of every run, sent exactly once. A journal without it tells of a run that was cut off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunFinished {
+    /// What was asked for, with the instance: `bootstrap demo`.
+    pub subject: String,
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// The exit status of the process.
+    pub exit_code: u8,
+    /// Why, unless it succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failed>,
+    /// Where the lock is.
+    pub lock: LockEnd,
+    /// Who holds it, when that is known and not nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// How much was done.
+    pub counts: Counts,
+    /// The addresses of resources whose end nobody saw.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<String>,
+    /// Files that were kept for a person to look at, the most urgent first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<Kept>,
+    /// What to do now, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<String>,
+    /// Nothing was written.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// How long the run took, in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// A file that was kept for a person to look at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Kept {
+    /// What it is, in a few words.
+    pub what: String,
+    /// Where it is.
+    pub path: String,
+}
+
+/// How much was done.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Counts {
+    /// Steps.
+    pub steps: StepCounts,
+    /// Resources of OpenTofu.
+    pub resources: ResourceCounts,
+    /// Diagnostics that are warnings.
+    pub warnings: u64,
+}
+
+/// Steps by how they ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StepCounts {
+    /// Did their work, or had nothing to do.
+    pub done: u64,
+    /// Went wrong, or were stopped.
+    pub failed: u64,
+    /// Never ran.
+    pub skipped: u64,
+}
+
+/// Resources of OpenTofu by what was done to them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ResourceCounts {
+    /// Created or replaced.
+    pub created: u64,
+    /// Changed in place.
+    pub changed: u64,
+    /// Destroyed.
+    pub destroyed: u64,
+    /// Failed.
+    pub failed: u64,
+}
+
+impl Fact for RunFinished {
+    fn level(&self) -> Level {
+        match self.outcome {
+            RunOutcome::Succeeded if self.exit_code == 0 => Level::Info,
+            RunOutcome::Stopped if self.lock != LockEnd::Left => Level::Warn,
+            RunOutcome::Succeeded
+            | RunOutcome::Stopped
+            | RunOutcome::Failed
+            | RunOutcome::Refused
+            | RunOutcome::Blocked
+            | RunOutcome::Forced => Level::Error,
+        }
+    }
+
+    fn message(&self) -> String {
+        let code = self.failure.as_ref().map(|failure| format!(" ({})", failure.code)).unwrap_or_default();
+        let dry = if self.dry_run { "dry run of " } else { "" };
+        format!(
+            "{dry}{} {} after {}: exit code {}{code}, the lock {}",
+            self.subject,
+            self.outcome.said(),
+            span(self.duration_ms),
+            self.exit_code,
+            self.lock.said()
+        )
+    }
+}

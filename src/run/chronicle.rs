@@ -1,0 +1,69 @@
+//! What a run tells: the journal, and the tally that is kept from the same events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::clock::{Clock, Instant};
+use crate::event::{Counts, Event};
+use crate::failure::Failure;
+use crate::run::journal::Journal;
+use crate::run::tally::Tally;
+
+/// The journal and what follows from it.
+#[derive(Debug)]
+pub struct Chronicle {
+    journal: Journal,
+    tally: Tally,
+    clock: Arc<dyn Clock>,
+}
+
+impl Chronicle {
+    /// A chronicle over a journal that was just opened.
+    pub fn new(journal: Journal, clock: Arc<dyn Clock>) -> Chronicle {
+        Chronicle { journal, tally: Tally::default(), clock }
+    }
+
+    /// Tells one fact.
+    pub fn tell(&mut self, step: Option<&str>, event: Event) {
+        self.tally.take(&event, self.clock.now());
+        self.journal.tell(step, event);
+    }
+
+    /// Tells what is in flight in this step.
+    pub fn progress(&mut self, step: &str, took: Duration) {
+        let progress = self.tally.progress(took, self.clock.now());
+        self.tell(Some(step), Event::StepProgressed(progress));
+    }
+
+    /// How much was done so far.
+    pub fn counts(&self) -> Counts {
+        self.tally.counts()
+    }
+
+    /// Now, for decisions.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Now, for people.
+    pub fn wall(&self) -> Timestamp {
+        self.clock.wall()
+    }
+
+    /// Since when the run is at work.
+    pub fn elapsed(&self) -> Duration {
+        self.journal.elapsed()
+    }
+
+    /// See [`Journal::settle_reports`].
+    pub async fn settle_reports(&mut self, limit: Duration) -> Option<Failure> {
+        self.journal.settle_reports(limit).await
+    }
+
+    /// See [`Journal::flush`].
+    pub async fn flush(&mut self, limit: Duration) {
+        self.journal.flush(limit).await;
+    }
+}

@@ -1,0 +1,257 @@
+//! The select loop of a run: turns what happens into inputs of the machine, and does what comes back.
+//!
+//! It decides nothing: [`crate::run::machine`] says what is next, [`crate::run::work`] does it, one activity at a
+//! time. Updates of the activity are told before its end is, so the journal is in the order in which things happened.
+
+use std::time::Duration;
+
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use crate::clock::Instant;
+use crate::event::{self, Event, SignalEffect, StopCause, StopManner};
+use crate::process::{Directly, Stopper};
+use crate::run::link::{Ear, Mouth};
+use crate::run::machine::{Effect, Input, Machine, Strength};
+use crate::run::translate::{self, Place, millis};
+use crate::run::work::{Done, Work};
+use crate::run::{Answer, Asked, Chronicle, Word};
+use crate::signal::{Signals, StopSignal};
+use crate::step::UpdatesReceiver;
+
+/// How often a step that is still at work is said to be.
+const PROGRESS: Duration = Duration::from_secs(15);
+
+/// Everything that can make something happen.
+pub(crate) struct Senses {
+    /// Signals to the supervisor itself.
+    pub(crate) signals: Signals,
+    /// What the front says; none once it said goodbye.
+    pub(crate) ear: Option<Ear>,
+    /// The way to the front.
+    pub(crate) mouth: Mouth,
+    /// What the activity says while it works.
+    pub(crate) updates: UpdatesReceiver,
+}
+
+/// One run at work.
+pub(crate) struct Engine {
+    pub(crate) work: Work,
+    pub(crate) told: Chronicle,
+    pub(crate) stopper: Stopper,
+    machine: Machine,
+    at: Option<(Place, Instant)>,
+    heard: Vec<String>,
+}
+
+/// What the loop was woken by.
+enum Woken {
+    Activity(Box<Done>),
+    Update(crate::step::Update),
+    Lock(crate::lock::Change),
+    Signal(StopSignal),
+    Front(Option<Word>),
+    Tick,
+}
+
+impl Engine {
+    pub(crate) fn new(work: Work, told: Chronicle, stopper: Stopper) -> (Engine, Vec<Effect>) {
+        let (machine, effects) = Machine::new(work.steps(), work.closes());
+        (Engine { work, told, stopper, machine, at: None, heard: Vec::new() }, effects)
+    }
+
+    /// Runs to the verdict.
+    pub(crate) async fn run(&mut self, senses: &mut Senses, first: Vec<Effect>) {
+        let mut ticks = progress_ticks();
+        let mut effects = first;
+        loop {
+            for effect in std::mem::take(&mut effects) {
+                if effect == Effect::Finish {
+                    return;
+                }
+                ticks.reset();
+                self.act(effect);
+            }
+            let woken = tokio::select! {
+                biased;
+                signal = senses.signals.next() => Woken::Signal(signal),
+                word = hear(&mut senses.ear) => Woken::Front(word),
+                change = self.work.lock_changed() => Woken::Lock(change),
+                Some(update) = senses.updates.recv() => Woken::Update(update),
+                done = self.work.done() => Woken::Activity(Box::new(done)),
+                _ = ticks.tick() => Woken::Tick,
+            };
+            effects = self.heed(woken, senses).await;
+        }
+    }
+
+    /// The machine, for the verdict.
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    async fn heed(&mut self, woken: Woken, senses: &mut Senses) -> Vec<Effect> {
+        match woken {
+            Woken::Update(update) => {
+                self.tell_update(update);
+                Vec::new()
+            }
+            Woken::Activity(done) => {
+                while let Some(update) = senses.updates.try_recv() {
+                    self.tell_update(update);
+                }
+                let input = self.finish_activity(*done);
+                self.machine.advance(input)
+            }
+            Woken::Lock(change) => self.lock_changed(change),
+            Woken::Signal(signal) => {
+                let asked = Asked { signal: signal.signal.name().to_owned(), pid: signal.pid, uid: signal.uid };
+                let strength = match signal.signal {
+                    crate::signal::Kind::Quit => Strength::Force,
+                    _ => Strength::Graceful,
+                };
+                self.asked(Some(asked), StopCause::Signal, strength, Directly::Yes)
+            }
+            Woken::Front(Some(Word::Stop(asked))) => {
+                self.asked(Some(asked), StopCause::Signal, Strength::Graceful, Directly::No)
+            }
+            Woken::Front(Some(Word::Force(asked))) => {
+                self.asked(Some(asked), StopCause::Signal, Strength::Force, Directly::No)
+            }
+            Woken::Front(Some(Word::Ping)) => {
+                // A front that does not listen any more is noticed when it is gone.
+                let _ = senses.mouth.say(&Answer::Pong).await;
+                Vec::new()
+            }
+            Woken::Front(Some(Word::Bye)) => {
+                senses.ear = None;
+                Vec::new()
+            }
+            Woken::Front(Some(Word::Spec(_))) => Vec::new(),
+            Woken::Front(None) => {
+                senses.ear = None;
+                self.asked(None, StopCause::FrontGone, Strength::Graceful, Directly::No)
+            }
+            Woken::Tick => {
+                if let Some((place, began)) = &self.at {
+                    let id = place.id.clone();
+                    let took = self.told.now().since(*began);
+                    self.told.progress(&id, took);
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    fn act(&mut self, effect: Effect) {
+        match effect {
+            Effect::Prepare => self.work.prepare(),
+            Effect::Fence(_) => self.work.fence(),
+            Effect::Begin(index) => {
+                let place = self.work.place(index);
+                self.told.tell(Some(&place.id), place.started());
+                self.at = Some((place, self.told.now()));
+                self.work.begin(index);
+            }
+            Effect::PassOn(Strength::Graceful) => {
+                self.stopper.graceful(self.told.now(), self.work.directly());
+            }
+            Effect::PassOn(Strength::Force) => {
+                self.stopper.force(self.told.now());
+            }
+            Effect::Close => self.work.close(),
+            Effect::Release => self.work.release(),
+            Effect::Leave => self.work.leave(),
+            Effect::Finish => {}
+        }
+    }
+
+    fn finish_activity(&mut self, done: Done) -> Input {
+        if let Done::Step(_, outcome) = &done
+            && let Some((place, began)) = self.at.take()
+        {
+            let took = self.told.now().since(began);
+            let event = place.finished(outcome, took);
+            self.told.tell(Some(&place.id), event);
+        }
+        self.work.finished(done, &mut self.told)
+    }
+
+    fn tell_update(&mut self, update: crate::step::Update) {
+        if let crate::step::Update::Process { program, update } = &update {
+            self.work.program_moved(program, update);
+        }
+        let event = translate::update(update, self.work.mode());
+        let step = self.at.as_ref().map(|(place, _)| place.id.clone());
+        self.told.tell(step.as_deref(), event);
+    }
+
+    fn lock_changed(&mut self, change: crate::lock::Change) -> Vec<Effect> {
+        let during = self.at.as_ref().map(|(place, _)| place.title.clone());
+        match self.work.heed_lock(change, during.as_deref(), &mut self.told) {
+            Some(failure) => {
+                if self.stopper.now() == crate::process::Stop::None {
+                    self.tell_stop(None, StopCause::LockLost, StopManner::Graceful);
+                }
+                self.machine.advance(Input::LockLost(failure))
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// A request to stop, of any kind and strength.
+    fn asked(&mut self, by: Option<Asked>, cause: StopCause, strength: Strength, directly: Directly) -> Vec<Effect> {
+        let effects_before = self.machine.asked();
+        let effects = self.machine.advance(Input::Stop(strength));
+        let new = self.machine.asked() != effects_before;
+        if let Some(asked) = &by {
+            self.heard.push(asked.signal.clone());
+            let effect = match (new, strength) {
+                (true, Strength::Graceful) => SignalEffect::Stop,
+                (true, Strength::Force) => SignalEffect::Force,
+                (false, _) => SignalEffect::Nothing,
+            };
+            self.told.tell(
+                None,
+                Event::SignalReceived(event::SignalReceived {
+                    signal: asked.signal.clone(),
+                    sender_pid: asked.pid,
+                    sender_uid: asked.uid,
+                    effect,
+                }),
+            );
+        }
+        if new {
+            self.work.note_stop(by.as_ref(), directly);
+            let manner = if strength == Strength::Force { StopManner::Force } else { StopManner::Graceful };
+            self.tell_stop(by.as_ref(), cause, manner);
+        }
+        effects
+    }
+
+    fn tell_stop(&mut self, by: Option<&Asked>, cause: StopCause, manner: StopManner) {
+        let budget = self.work.stop_after();
+        let event = event::StopRequested {
+            cause,
+            signals: self.heard.clone(),
+            sender_pid: by.and_then(|asked| asked.pid),
+            sender_uid: by.and_then(|asked| asked.uid),
+            manner,
+            budget_ms: millis(budget),
+            deadline: Some(crate::clock::rfc3339(self.told.wall() + budget)),
+        };
+        self.told.tell(None, Event::StopRequested(event));
+    }
+}
+
+async fn hear(ear: &mut Option<Ear>) -> Option<Word> {
+    match ear {
+        Some(ear) => ear.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn progress_ticks() -> Interval {
+    let mut ticks = interval(PROGRESS);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}

@@ -1,0 +1,227 @@
+//! The only maker of envelopes: numbers the events, stamps them, hides what is secret, and hands them on.
+//!
+//! Rendering and writing happen on a thread of their own, so a blocked disk delays neither a signal nor a renewal.
+//! Facts are never dropped. What tools print is, when the disk cannot keep up: it is counted, and the count is an
+//! event.
+//!
+//! The directory holds some ballast; at the first "disk full" it is deleted, so that the verdict still finds room.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::oneshot;
+
+use crate::clock::{Clock, Instant};
+use crate::event::{Envelope, Event, Hide, OutputDropped};
+use crate::failure::Failure;
+use crate::redact::{Redactor, is_secret_key};
+use crate::run::reports::{Reports, too_slow};
+
+/// The ballast's name in the run directory.
+pub const BALLAST: &str = "ballast";
+/// Its size in bytes: enough for the last events of any run.
+const BALLAST_SIZE: usize = 256 * 1024;
+/// How many pieces of output may wait for the disk before more of them are dropped. A piece is at most 8 KiB.
+const BACKLOG: usize = 4096;
+
+/// Makes the run's ballast. A run directory without room for it has none for a run.
+///
+/// # Errors
+/// When the directory cannot be written, or the disk is full.
+pub fn make_ballast(run_dir: &Path) -> io::Result<()> {
+    let mut file = File::create(run_dir.join(BALLAST))?;
+    file.write_all(&vec![b'.'; BALLAST_SIZE])?;
+    file.sync_all()
+}
+
+impl Hide for Redactor {
+    fn value<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.text(text)
+    }
+
+    fn key(&self, key: &str) -> bool {
+        is_secret_key(key)
+    }
+}
+
+/// What a journal speaks with.
+#[derive(Debug)]
+pub struct Voice {
+    /// The run's id.
+    pub run: String,
+    /// When the run began.
+    pub began: Instant,
+    /// The clocks.
+    pub clock: Arc<dyn Clock>,
+    /// What must never be said.
+    pub redactor: Redactor,
+    /// The number of the next event.
+    pub seq: u64,
+}
+
+/// The journal of one run.
+#[derive(Debug)]
+pub struct Journal {
+    began: Instant,
+    clock: Arc<dyn Clock>,
+    seq: u64,
+    dropped: u64,
+    waiting: Arc<AtomicUsize>,
+    desk: mpsc::Sender<Order>,
+}
+
+enum Order {
+    Tell(Box<Told>),
+    Flush(oneshot::Sender<()>),
+    Reports(oneshot::Sender<Option<Failure>>),
+    SettleNow(mpsc::Sender<()>, Duration),
+}
+
+/// An event with its place in the journal.
+struct Told {
+    seq: u64,
+    time: Timestamp,
+    elapsed: Duration,
+    step: Option<String>,
+    event: Event,
+}
+
+impl Journal {
+    /// Opens the journal at the end of its file, going on with the voice's number.
+    ///
+    /// # Errors
+    /// When the file cannot be opened or the thread cannot be started.
+    pub fn open(path: &Path, voice: Voice, reports: Reports) -> io::Result<Journal> {
+        let file = File::options().create(true).append(true).open(path)?;
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let (desk, orders) = mpsc::channel();
+        let Voice { run, began, clock, redactor, seq } = voice;
+        let writer =
+            Desk { run, redactor, file, ballast: path.with_file_name(BALLAST), unwritten: Vec::new(), reports };
+        let counter = waiting.clone();
+        thread::Builder::new().name("journal".to_owned()).spawn(move || writer.work(&orders, &counter))?;
+        Ok(Journal { began, clock, seq, dropped: 0, waiting, desk })
+    }
+
+    /// Tells one fact. Never blocks and never fails.
+    pub fn tell(&mut self, step: Option<&str>, event: Event) {
+        if matches!(event, Event::ProcessOutput(_)) {
+            if self.waiting.load(Ordering::Relaxed) > BACKLOG {
+                self.dropped += 1;
+                return;
+            }
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.dropped > 0 {
+            let lines = std::mem::take(&mut self.dropped);
+            self.hand_over(step, Event::OutputDropped(OutputDropped { lines }));
+        }
+        self.hand_over(step, event);
+    }
+
+    fn hand_over(&mut self, step: Option<&str>, event: Event) {
+        let elapsed = self.clock.now().since(self.began);
+        let told = Told { seq: self.seq, time: self.clock.wall(), elapsed, step: step.map(str::to_owned), event };
+        self.seq += 1;
+        // The thread ends only with the process; an event that it cannot take has nowhere else to go.
+        let _ = self.desk.send(Order::Tell(Box::new(told)));
+    }
+
+    /// Since when the run is at work.
+    pub fn elapsed(&self) -> Duration {
+        self.clock.now().since(self.began)
+    }
+
+    /// Brings the reports up to date and says why one could not be written. Waits at most this long.
+    pub async fn settle_reports(&mut self, limit: Duration) -> Option<Failure> {
+        let (done, seen) = oneshot::channel();
+        self.desk.send(Order::Reports(done)).ok()?;
+        match tokio::time::timeout(limit, seen).await {
+            Ok(answer) => answer.ok().flatten(),
+            Err(_) => Some(too_slow(limit)),
+        }
+    }
+
+    /// [`Journal::settle_reports`] and [`Journal::flush`] without a runtime.
+    pub fn settle_now(&mut self, limit: Duration) {
+        let (done, seen) = mpsc::channel();
+        if self.desk.send(Order::SettleNow(done, limit)).is_ok() {
+            let _ = seen.recv_timeout(limit + limit);
+        }
+    }
+
+    /// Waits until everything told so far is in the file, at most this long.
+    pub async fn flush(&mut self, limit: Duration) {
+        let (done, seen) = oneshot::channel();
+        if self.desk.send(Order::Flush(done)).is_ok() {
+            let _ = tokio::time::timeout(limit, seen).await;
+        }
+    }
+}
+
+/// The writing thread's own.
+struct Desk {
+    run: String,
+    redactor: Redactor,
+    file: File,
+    ballast: PathBuf,
+    unwritten: Vec<u8>,
+    reports: Reports,
+}
+
+impl Desk {
+    fn work(mut self, orders: &mpsc::Receiver<Order>, waiting: &AtomicUsize) {
+        let mut line = String::new();
+        while let Ok(order) = orders.recv() {
+            match order {
+                Order::Tell(told) => {
+                    let Told { seq, time, elapsed, step, event } = &*told;
+                    Envelope::new(*seq, *time, *elapsed, &self.run, step.as_deref(), event)
+                        .render_into(&self.redactor, &mut line);
+                    self.unwritten.extend_from_slice(line.as_bytes());
+                    self.write();
+                    self.reports.heed(&line);
+                    if matches!(event, Event::ProcessOutput(_)) {
+                        waiting.fetch_sub(1, Ordering::Relaxed);
+                    }
+                }
+                Order::Reports(done) => self.reports.settle(done),
+                Order::SettleNow(done, limit) => {
+                    self.write();
+                    let _ = self.file.sync_data();
+                    self.reports.settle_now(limit);
+                    let _ = done.send(());
+                }
+                Order::Flush(done) => {
+                    self.write();
+                    let _ = self.file.sync_data();
+                    let _ = done.send(());
+                }
+            }
+        }
+    }
+
+    /// Writes what it can. The rest stays and is tried again with the next line, so the file has whole lines in order.
+    fn write(&mut self) {
+        while !self.unwritten.is_empty() {
+            match self.file.write(&self.unwritten) {
+                Ok(written) => drop(self.unwritten.drain(..written)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::StorageFull && self.drop_ballast() => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn drop_ballast(&self) -> bool {
+        std::fs::remove_file(&self.ballast).is_ok()
+    }
+}

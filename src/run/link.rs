@@ -1,0 +1,127 @@
+//! What front and supervisor say to each other: one JSON value a line over a socket pair.
+//!
+//! The journal is not here: the front reads it from its file, so that no slow reader can hold up the supervisor.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdStream;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+
+use crate::run::Spec;
+
+/// What the front says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Word {
+    /// The first word: the run.
+    Spec(Box<Spec>),
+    /// A signal that asks to stop.
+    Stop(Asked),
+    /// End at once.
+    Force(Asked),
+    /// The front goes on purpose; this is no request to stop.
+    Bye,
+    /// Are you there?
+    Ping,
+}
+
+/// Which signal reached the front, and from whom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// `SIGTERM`.
+    pub signal: String,
+    /// The sender's process.
+    pub pid: Option<u32>,
+    /// The sender's user.
+    pub uid: Option<u32>,
+}
+
+/// What the supervisor says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The first word: which process it is. It has the spec and its handlers are armed.
+    Hello {
+        /// The supervisor's process.
+        pid: u32,
+    },
+    /// I am here.
+    Pong,
+}
+
+/// One end of the socket.
+#[derive(Debug)]
+pub struct Link {
+    hear: Ear,
+    say: Mouth,
+}
+
+/// The end that hears.
+#[derive(Debug)]
+pub struct Ear {
+    reader: BufReader<OwnedReadHalf>,
+    line: Vec<u8>,
+}
+
+/// The end that speaks.
+#[derive(Debug)]
+pub struct Mouth {
+    writer: OwnedWriteHalf,
+}
+
+impl Link {
+    /// Takes one end of a socket pair. Call it inside the runtime.
+    ///
+    /// # Errors
+    /// When the descriptor is not a socket.
+    pub fn new(socket: OwnedFd) -> io::Result<Link> {
+        let stream = StdStream::from(socket);
+        stream.set_nonblocking(true)?;
+        let (reader, writer) = UnixStream::from_std(stream)?.into_split();
+        let hear = Ear { reader: BufReader::new(reader), line: Vec::new() };
+        Ok(Link { hear, say: Mouth { writer } })
+    }
+
+    /// Takes the two directions apart.
+    pub fn split(self) -> (Ear, Mouth) {
+        (self.hear, self.say)
+    }
+}
+
+impl Ear {
+    /// The next word; `None` when the other side is gone, however it went. Safe to drop at any point: what was read
+    /// of an unfinished line is kept.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Option<T> {
+        loop {
+            match self.reader.read_until(b'\n', &mut self.line).await {
+                Ok(_) if self.line.last() == Some(&b'\n') => {
+                    let word = serde_json::from_slice(&self.line);
+                    self.line.clear();
+                    match word {
+                        Ok(word) => return Some(word),
+                        // Both sides are the same program, so this is a word of a version that we are not.
+                        Err(error) => tracing::warn!(%error, "a word on the link was not understood"),
+                    }
+                }
+                Ok(_) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Mouth {
+    /// Says one word.
+    ///
+    /// # Errors
+    /// When the other side is gone.
+    pub async fn say<T: Serialize>(&mut self, word: &T) -> io::Result<()> {
+        let mut line = serde_json::to_vec(word)?;
+        line.push(b'\n');
+        self.writer.write_all(&line).await
+    }
+}

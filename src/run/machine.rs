@@ -1,0 +1,477 @@
+//! What a run does next: pure.
+//!
+//! `(state, input) → effects`. The engine turns what happens into an [`Input`] and does what comes back; it decides
+//! nothing. One activity is at work at a time (preparing, a fence, a step, a closing act, the release), and every
+//! activity ends with exactly one input.
+//!
+//! ```text
+//! Preparing ─▶ Fencing(n) ─▶ Working(n) ─▶ Fencing(n+1) … ─▶ Closing ─▶ Releasing ─▶ Finished
+//!                  └────────────┴── stop, failure, loss ───────┘
+//! ```
+//!
+//! Invariants, each a test: a step begins only after its fence held (once the lock was claimed); nothing of ours is
+//! written after the lock was lost; the lock is released on every way out but force and loss; there is one end.
+
+use crate::failure::Failure;
+
+/// Where a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Looking at the surroundings.
+    Preparing,
+    /// Asking whether the lock is still ours, before this step.
+    Fencing(usize),
+    /// A step is at work.
+    Working(usize),
+    /// The closing act after a failure: writing down that it failed.
+    Closing,
+    /// Giving the lock back.
+    Releasing,
+    /// Everything is over.
+    Finished,
+}
+
+/// Whether this run has the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lock {
+    /// It has not asked for it, or did not get it.
+    NotTaken,
+    /// It asked and no answer settled it: the release has to look.
+    Unsettled,
+    /// It holds it.
+    Held,
+    /// It had it.
+    Lost,
+}
+
+/// How strongly a stop was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Strength {
+    /// Finish the operation in flight.
+    Graceful,
+    /// End at once and leave the lock.
+    Force,
+}
+
+/// How a step ended, as far as the machine needs it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StepEnd {
+    /// Done, or nothing to do.
+    Done,
+    /// Done, and the lock is ours from now on.
+    Claimed,
+    /// It stopped because it was asked to.
+    Stopped {
+        /// Every tool ended by itself and every resource that was begun is complete.
+        clean: bool,
+        /// The addresses whose end nobody saw.
+        unfinished: Vec<String>,
+        /// The claim was given up without a definite answer.
+        unsettled: bool,
+    },
+    /// It failed.
+    Failed {
+        /// Why.
+        failure: Failure,
+        /// The failure came from work on the cluster, so that a stop which was asked for meanwhile leaves it half done.
+        changing: bool,
+        /// The claim had no definite answer.
+        unsettled: bool,
+    },
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// The surroundings were looked at.
+    Prepared(Result<(), Failure>),
+    /// The lock is still ours.
+    FenceHeld,
+    /// The lock is not ours any more.
+    FenceLost(Failure),
+    /// The step ended.
+    StepEnded(StepEnd),
+    /// A stop was asked for.
+    Stop(Strength),
+    /// The lock was lost while something was at work.
+    LockLost(Failure),
+    /// The closing act is over.
+    Closed,
+    /// The lock was given back, or not.
+    Released,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Look at the surroundings.
+    Prepare,
+    /// Ask whether the lock is ours before this step.
+    Fence(usize),
+    /// Begin this step.
+    Begin(usize),
+    /// Pass the stop on to whatever is at work.
+    PassOn(Strength),
+    /// Write down that the run failed.
+    Close,
+    /// Give the lock back.
+    Release,
+    /// Stop renewing and leave the lock where it is.
+    Leave,
+    /// Say the verdict.
+    Finish,
+}
+
+/// Everything that bears on the verdict.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Ending {
+    /// Why the run did not go on.
+    pub failure: Option<Failure>,
+    /// Why the lock was lost.
+    pub lost: Option<Failure>,
+    /// The strongest stop that kept the run from finishing.
+    pub stop: Option<Strength>,
+    /// The stop was not clean.
+    pub partial: bool,
+    /// The addresses whose end nobody saw.
+    pub unfinished: Vec<String>,
+}
+
+/// The machine of one run.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    steps: usize,
+    closes: bool,
+    state: State,
+    lock: Lock,
+    asked: Option<Strength>,
+    ending: Ending,
+}
+
+impl Machine {
+    /// A run of this many steps. `closes` says whether a failure is written down on the cluster.
+    pub fn new(steps: usize, closes: bool) -> (Machine, Vec<Effect>) {
+        let machine = Machine {
+            steps,
+            closes,
+            state: State::Preparing,
+            lock: Lock::NotTaken,
+            asked: None,
+            ending: Ending::default(),
+        };
+        (machine, vec![Effect::Prepare])
+    }
+
+    /// Where the run is.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether the run has the lock.
+    pub fn lock(&self) -> Lock {
+        self.lock
+    }
+
+    /// The strongest stop that was asked for.
+    pub fn asked(&self) -> Option<Strength> {
+        self.asked
+    }
+
+    /// What is known about the end so far.
+    pub fn ending(&self) -> &Ending {
+        &self.ending
+    }
+
+    /// Takes one input and says what to do.
+    pub fn advance(&mut self, input: Input) -> Vec<Effect> {
+        match (self.state, input) {
+            (_, Input::Stop(strength)) => self.stop(strength),
+            (_, Input::LockLost(failure)) => self.lose(failure),
+            (State::Preparing, Input::Prepared(Ok(()))) => self.next(0),
+            // What was being looked at when a stop came fails for that reason; it says nothing about the surroundings.
+            (State::Preparing, Input::Prepared(Err(_))) if self.asked.is_some() => self.next(0),
+            (State::Preparing, Input::Prepared(Err(failure))) => self.fail(failure, false),
+            (State::Fencing(step), Input::FenceHeld) => self.begin(step),
+            (State::Fencing(_), Input::FenceLost(failure)) => {
+                let _ = self.lose(failure);
+                self.finish()
+            }
+            (State::Working(step), Input::StepEnded(end)) => self.ended(step, end),
+            (State::Closing, Input::Closed) => self.give_back(),
+            (State::Releasing, Input::Released) => self.finish(),
+            (state, input) => unreachable!("{input:?} cannot come in {state:?}: one activity is at work at a time"),
+        }
+    }
+
+    fn next(&mut self, step: usize) -> Vec<Effect> {
+        // A stop that comes after the last step has ended changes nothing: there is nothing left to stop.
+        if step == self.steps {
+            return self.give_back();
+        }
+        if self.ending.lost.is_some() {
+            return self.finish();
+        }
+        if let Some(strength) = self.asked {
+            self.ending.stop = Some(strength);
+            return self.give_back();
+        }
+        if self.lock == Lock::Held {
+            self.state = State::Fencing(step);
+            vec![Effect::Fence(step)]
+        } else {
+            self.begin(step)
+        }
+    }
+
+    fn begin(&mut self, step: usize) -> Vec<Effect> {
+        if self.asked.is_some() || self.ending.lost.is_some() {
+            return self.next(step);
+        }
+        self.state = State::Working(step);
+        vec![Effect::Begin(step)]
+    }
+
+    fn ended(&mut self, step: usize, end: StepEnd) -> Vec<Effect> {
+        match end {
+            StepEnd::Done => self.next(step + 1),
+            StepEnd::Claimed => {
+                self.lock = Lock::Held;
+                self.next(step + 1)
+            }
+            StepEnd::Stopped { clean, unfinished, unsettled } => {
+                self.ending.stop = self.asked.or(self.ending.stop);
+                self.ending.partial |= !clean;
+                self.ending.unfinished.extend(unfinished);
+                self.unsettle(unsettled);
+                self.give_back()
+            }
+            StepEnd::Failed { failure, changing, unsettled } => {
+                if self.asked.is_some() && changing {
+                    self.ending.stop = self.asked;
+                    self.ending.partial = true;
+                }
+                self.unsettle(unsettled);
+                self.fail(failure, true)
+            }
+        }
+    }
+
+    fn unsettle(&mut self, unsettled: bool) {
+        if unsettled && self.lock == Lock::NotTaken {
+            self.lock = Lock::Unsettled;
+        }
+    }
+
+    fn fail(&mut self, failure: Failure, worked: bool) -> Vec<Effect> {
+        self.ending.failure = Some(failure);
+        let closes = self.closes && worked && self.lock == Lock::Held && self.ending.stop.is_none();
+        if closes && self.asked != Some(Strength::Force) {
+            self.state = State::Closing;
+            return vec![Effect::Close];
+        }
+        self.give_back()
+    }
+
+    /// Every way out goes through here: the lock is given back unless it is lost, was never taken, or force was asked.
+    fn give_back(&mut self) -> Vec<Effect> {
+        match self.lock {
+            Lock::NotTaken | Lock::Lost => self.finish(),
+            Lock::Held if self.ending.stop == Some(Strength::Force) => {
+                self.state = State::Releasing;
+                vec![Effect::Leave]
+            }
+            Lock::Held | Lock::Unsettled => {
+                self.state = State::Releasing;
+                vec![Effect::Release]
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Vec<Effect> {
+        self.state = State::Finished;
+        vec![Effect::Finish]
+    }
+
+    fn stop(&mut self, strength: Strength) -> Vec<Effect> {
+        if self.asked >= Some(strength) {
+            return Vec::new();
+        }
+        self.asked = Some(strength);
+        match self.state {
+            State::Working(_) | State::Preparing => vec![Effect::PassOn(strength)],
+            // The answer of the fence, of the closing act or of the release is awaited; `next` looks at `asked`.
+            State::Fencing(_) | State::Closing | State::Releasing | State::Finished => Vec::new(),
+        }
+    }
+
+    fn lose(&mut self, failure: Failure) -> Vec<Effect> {
+        if self.lock != Lock::Held {
+            return Vec::new();
+        }
+        self.lock = Lock::Lost;
+        self.ending.lost = Some(failure);
+        match self.state {
+            State::Working(_) if self.asked.is_none() => vec![Effect::PassOn(Strength::Graceful)],
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Code;
+
+    fn oops() -> Failure {
+        Failure::new(Code::InfrastructureFailed, "it went wrong")
+    }
+
+    fn lost() -> Failure {
+        Failure::new(Code::LockLost, "it is gone")
+    }
+
+    fn failed(changing: bool) -> Input {
+        Input::StepEnded(StepEnd::Failed { failure: oops(), changing, unsettled: false })
+    }
+
+    fn stopped(clean: bool, unsettled: bool) -> Input {
+        Input::StepEnded(StepEnd::Stopped { clean, unfinished: Vec::new(), unsettled })
+    }
+
+    /// Plays inputs into a run of three steps whose first claims the lock; returns the machine and all effects.
+    fn play(inputs: Vec<Input>) -> (Machine, Vec<Effect>) {
+        let (mut machine, mut effects) = Machine::new(3, true);
+        for input in inputs {
+            effects.extend(machine.advance(input));
+        }
+        (machine, effects)
+    }
+
+    fn claimed() -> Vec<Input> {
+        vec![Input::Prepared(Ok(())), Input::StepEnded(StepEnd::Claimed)]
+    }
+
+    fn then(more: Vec<Input>) -> Vec<Input> {
+        claimed().into_iter().chain(more).collect()
+    }
+
+    #[test]
+    fn a_run_that_goes_well_fences_each_step_and_releases() {
+        let done = || Input::StepEnded(StepEnd::Done);
+        let inputs = then(vec![Input::FenceHeld, done(), Input::FenceHeld, done(), Input::Released]);
+        let (machine, effects) = play(inputs);
+        use Effect::{Begin, Fence, Finish, Prepare, Release};
+        assert_eq!(effects, [Prepare, Begin(0), Fence(1), Begin(1), Fence(2), Begin(2), Release, Finish]);
+        assert_eq!(*machine.ending(), Ending::default());
+    }
+
+    #[test]
+    fn surroundings_that_do_not_fit_end_the_run_without_a_lock() {
+        let (machine, effects) = play(vec![Input::Prepared(Err(oops()))]);
+        assert_eq!(effects, [Effect::Prepare, Effect::Finish]);
+        assert_eq!(machine.ending().failure, Some(oops()));
+    }
+
+    #[test]
+    fn a_failure_is_written_down_before_the_lock_is_given_back() {
+        let (_, effects) = play(then(vec![Input::FenceHeld, failed(true), Input::Closed, Input::Released]));
+        assert_eq!(effects[4..], [Effect::Close, Effect::Release, Effect::Finish]);
+    }
+
+    #[test]
+    fn a_failed_claim_gives_nothing_back_unless_it_is_unsettled() {
+        for (unsettled, expected) in [(false, Effect::Finish), (true, Effect::Release)] {
+            let end = StepEnd::Failed { failure: oops(), changing: false, unsettled };
+            let (_, effects) = play(vec![Input::Prepared(Ok(())), Input::StepEnded(end)]);
+            assert_eq!(effects.last(), Some(&expected));
+        }
+    }
+
+    #[test]
+    fn only_the_first_stop_is_passed_on_and_force_once_more() {
+        let mut inputs = then(vec![Input::FenceHeld]);
+        inputs.extend((0..20).map(|_| Input::Stop(Strength::Graceful)));
+        inputs.extend((0..3).map(|_| Input::Stop(Strength::Force)));
+        let (_, effects) = play(inputs);
+        assert_eq!(effects[4..], [Effect::PassOn(Strength::Graceful), Effect::PassOn(Strength::Force)]);
+    }
+
+    #[test]
+    fn a_stop_in_a_step_releases_and_force_leaves() {
+        for (strength, last) in [(Strength::Graceful, Effect::Release), (Strength::Force, Effect::Leave)] {
+            let (machine, effects) =
+                play(then(vec![Input::FenceHeld, Input::Stop(strength), stopped(false, false), Input::Released]));
+            assert_eq!(effects[5..], [last, Effect::Finish]);
+            assert_eq!(machine.ending().stop, Some(strength));
+            assert!(machine.ending().partial);
+        }
+    }
+
+    #[test]
+    fn a_stop_at_a_fence_keeps_the_next_step_from_beginning() {
+        let (machine, effects) = play(then(vec![Input::Stop(Strength::Graceful), Input::FenceHeld, Input::Released]));
+        assert_eq!(effects[3..], [Effect::Release, Effect::Finish]);
+        assert_eq!(machine.ending().stop, Some(Strength::Graceful));
+        assert!(!machine.ending().partial);
+    }
+
+    #[test]
+    fn a_stop_after_the_last_step_changes_nothing() {
+        let done = || Input::StepEnded(StepEnd::Done);
+        let inputs = vec![Input::FenceHeld, done(), Input::FenceHeld, done(), Input::Stop(Strength::Graceful), Input::Released];
+        let (machine, _) = play(then(inputs));
+        assert_eq!(machine.ending().stop, None);
+        assert_eq!(machine.state(), State::Finished);
+    }
+
+    #[test]
+    fn a_stop_while_the_surroundings_are_looked_at_is_a_clean_stop() {
+        let (machine, effects) = play(vec![Input::Stop(Strength::Graceful), Input::Prepared(Err(oops()))]);
+        assert_eq!(effects.last(), Some(&Effect::Finish));
+        assert_eq!(machine.ending().stop, Some(Strength::Graceful));
+        assert_eq!(machine.ending().failure, None);
+    }
+
+    #[test]
+    fn a_stop_during_an_unsettled_claim_looks_before_the_verdict() {
+        let inputs = vec![Input::Prepared(Ok(())), Input::Stop(Strength::Graceful), stopped(true, true), Input::Released];
+        let (_, effects) = play(inputs);
+        assert_eq!(effects[3..], [Effect::Release, Effect::Finish]);
+    }
+
+    #[test]
+    fn a_failure_after_a_stop_is_partial_when_it_changed_something() {
+        for changing in [true, false] {
+            let (machine, effects) =
+                play(then(vec![Input::FenceHeld, Input::Stop(Strength::Graceful), failed(changing), Input::Released]));
+            assert_eq!(machine.ending().partial, changing);
+            assert!(effects.contains(&Effect::Close) != changing);
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_after_the_lock_was_lost() {
+        for inputs in [
+            then(vec![Input::FenceLost(lost())]),
+            then(vec![Input::FenceHeld, Input::LockLost(lost()), stopped(true, false)]),
+            then(vec![Input::FenceHeld, Input::LockLost(lost()), failed(true)]),
+            then(vec![Input::FenceHeld, Input::LockLost(lost()), Input::StepEnded(StepEnd::Done)]),
+        ] {
+            let (machine, effects) = play(inputs);
+            assert_eq!(machine.ending().lost, Some(lost()));
+            assert_eq!(effects.last(), Some(&Effect::Finish));
+            assert!(!effects.iter().any(|effect| matches!(effect, Effect::Release | Effect::Close | Effect::Begin(2))));
+        }
+    }
+
+    #[test]
+    fn a_loss_asks_the_step_to_stop_at_once_but_once() {
+        let (_, effects) = play(then(vec![
+            Input::FenceHeld,
+            Input::LockLost(lost()),
+            Input::LockLost(lost()),
+            Input::Stop(Strength::Force),
+        ]));
+        assert_eq!(effects[4..], [Effect::PassOn(Strength::Graceful), Effect::PassOn(Strength::Force)]);
+    }
+}

@@ -1,0 +1,121 @@
+//! What the front hands to the supervisor: everything about one run, decided before it begins.
+//!
+//! It goes over the socket between the two, never through a file: it carries secrets.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Instant;
+use crate::config::{Bundle, Job};
+use crate::pipeline::Plan;
+use crate::redact::{Secret, exposed_map};
+
+/// Whether a run acts, or only says what it would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Do it.
+    Act,
+    /// Say what would be done; take no lock and write nothing.
+    DryRun,
+}
+
+/// One run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Spec {
+    /// The run's id: 16 hexadecimal digits, also the last part of the holder identity.
+    pub run: String,
+    /// When the front began, for `elapsed_ms`.
+    pub began: Instant,
+    /// The same moment for people.
+    pub began_at: Timestamp,
+    /// What will be done.
+    pub plan: Plan,
+    /// Whether to act.
+    pub mode: Mode,
+    /// The instance; none for `install`.
+    pub instance: Option<String>,
+    /// The bundle, resolved.
+    pub bundle: Bundle,
+    /// The last part of the path that the bundle was read from.
+    pub bundle_path: String,
+    /// The kubeconfig's name for the cluster.
+    pub kube_context: String,
+    /// The API server's URL.
+    pub server: String,
+    /// The user part of the holder identity.
+    pub user: String,
+    /// The host part of the holder identity.
+    pub host: String,
+    /// The CI system and its job.
+    pub job: Job,
+    /// The run's directory.
+    pub run_dir: PathBuf,
+    /// The run's own kubeconfig, in it.
+    pub kubeconfig: PathBuf,
+    /// What the client may use to get to the API server, from the environment.
+    pub proxy: crate::cluster::Proxies,
+    /// Where local OpenTofu state lives.
+    pub state_dir: PathBuf,
+    /// Values files for the chart from the command line, absolute.
+    pub values: Vec<PathBuf>,
+    /// Build the bundle's images first.
+    pub build: bool,
+    /// Take over fields that another manager owns.
+    pub force_conflicts: bool,
+    /// Keep the raw output of tools.
+    pub keep_output: bool,
+    /// `--tofu`, if given.
+    pub tofu: Option<PathBuf>,
+    /// `--helm`, if given.
+    pub helm: Option<PathBuf>,
+    /// The environment that tools start from.
+    pub environment: Vec<(String, String)>,
+    /// The names of the variables that they do not get.
+    pub dropped: Vec<String>,
+    /// `PATH`, for finding programs.
+    pub path: String,
+    /// `--events-file`, absolute.
+    pub events_file: Option<PathBuf>,
+    /// `--junit`, absolute.
+    pub junit: Option<PathBuf>,
+    /// How long a graceful stop may take.
+    pub stop_after: Duration,
+    /// What must never be said, with the name of what it is for.
+    #[serde(with = "exposed_map")]
+    pub secrets: std::collections::BTreeMap<String, Secret>,
+    /// Facts worth saying at the start, a sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Spec {
+    /// `bootstrap demo`.
+    pub fn subject(&self) -> String {
+        match &self.instance {
+            Some(instance) => format!("{} {instance}", self.plan.verb.word()),
+            None => self.plan.verb.word().to_owned(),
+        }
+    }
+
+    /// The journal's file.
+    pub fn journal(&self) -> PathBuf {
+        self.run_dir.join(JOURNAL)
+    }
+}
+
+/// The journal's name in the run directory.
+pub const JOURNAL: &str = "events.jsonl";
+
+impl Spec {
+    /// Everything that must never be said, ready for use.
+    pub fn redactor(&self) -> crate::redact::Redactor {
+        let redactor = crate::redact::Redactor::default();
+        for (name, secret) in &self.secrets {
+            redactor.add(name, secret.expose());
+        }
+        redactor
+    }
+}

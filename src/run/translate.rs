@@ -1,0 +1,201 @@
+//! What the islands say in their own words becomes events here: exhaustive, and decides nothing.
+
+use std::time::Duration;
+
+use crate::event::{self, Event};
+use crate::pipeline::{Action, Plan};
+use crate::process;
+use crate::run::spec::{Mode, Spec};
+use crate::step::{ObjectChange, ObjectName, Outcome, ResourceState, Severity, Update};
+
+/// A duration as events carry it.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What a step said.
+pub fn update(update: Update, mode: Mode) -> Event {
+    match update {
+        Update::Process { program, update } => of_process(program, update),
+        Update::Object { object, change, taken_over } => Event::ObjectApplied(event::ObjectApplied {
+            kind: object.kind,
+            namespace: object.namespace,
+            name: object.name,
+            action: of_change(change),
+            dry_run: mode == Mode::DryRun,
+            taken_over: taken_over
+                .into_iter()
+                .map(|former| event::Former { manager: former.manager, fields: former.fields })
+                .collect(),
+        }),
+        Update::Resource { address, action, state, elapsed } => of_resource(address, action, state, elapsed),
+        Update::Diagnostic { severity, origin, summary, detail, address, source } => {
+            let severity = match severity {
+                Severity::Warning => event::Severity::Warning,
+                Severity::Error => event::Severity::Error,
+            };
+            Event::Diagnostic(event::Diagnostic { severity, code: None, origin, summary, detail, address, source })
+        }
+        Update::Note(text) => Event::NoteMade(event::NoteMade { text }),
+        Update::Waiting { object: ObjectName { kind, namespace, name }, why } => {
+            Event::ObjectWaiting(event::ObjectWaiting { kind, namespace, name, why })
+        }
+        Update::Ready { object: ObjectName { kind, namespace, name } } => {
+            Event::ObjectReady(event::ObjectReady { kind, namespace, name })
+        }
+    }
+}
+
+fn of_process(program: String, update: process::Update) -> Event {
+    match update {
+        process::Update::Started { pid } => Event::ProcessStarted(event::ProcessStarted { program, pid }),
+        process::Update::Line { stream, text, lossy, more } => {
+            let stream = match stream {
+                process::Stream::Stdout => event::Stream::Stdout,
+                process::Stream::Stderr => event::Stream::Stderr,
+            };
+            Event::ProcessOutput(event::ProcessOutput { program, stream, text, lossy, more })
+        }
+        process::Update::Interrupted { pid, signal, why } => Event::ProcessInterrupted(event::ProcessInterrupted {
+            program,
+            pid,
+            signal: signal.name().to_owned(),
+            why: why.to_string(),
+        }),
+        process::Update::InterruptReported { .. } => {
+            Event::ProcessInterruptReported(event::ProcessInterruptReported { program })
+        }
+        process::Update::Killed { pid, why } => {
+            Event::ProcessKilled(event::ProcessKilled { program, pid, why: why.to_string() })
+        }
+        process::Update::LeftBehind { pid, name, age } => {
+            Event::ProcessLeftBehind(event::ProcessLeftBehind { program, pid, name, age_ms: millis(age) })
+        }
+        process::Update::Finished { exit, took } => {
+            let (exit_code, signal) = match exit {
+                process::Exit::Code(code) => (Some(code), None),
+                process::Exit::Signal(signal) => (None, Some(signal)),
+                process::Exit::Unseen => (None, None),
+            };
+            let duration_ms = millis(took);
+            Event::ProcessFinished(event::ProcessFinished { program, pid: None, exit_code, signal, duration_ms })
+        }
+    }
+}
+
+fn of_change(change: ObjectChange) -> event::ObjectChange {
+    match change {
+        ObjectChange::Created => event::ObjectChange::Created,
+        ObjectChange::Configured => event::ObjectChange::Configured,
+        ObjectChange::Unchanged => event::ObjectChange::Unchanged,
+        ObjectChange::Deleted => event::ObjectChange::Deleted,
+    }
+}
+
+fn of_resource(address: String, action: String, state: ResourceState, elapsed: Option<Duration>) -> Event {
+    let elapsed_ms = elapsed.map_or(0, millis);
+    match state {
+        ResourceState::Planned => Event::ResourcePlanned(event::ResourcePlanned { address, action }),
+        ResourceState::Started => Event::ResourceStarted(event::ResourceStarted { address, action }),
+        ResourceState::Progressed => {
+            Event::ResourceProgressed(event::ResourceProgressed { address, action, elapsed_ms })
+        }
+        ResourceState::Completed => Event::ResourceCompleted(event::ResourceCompleted { address, action, elapsed_ms }),
+        ResourceState::Failed => Event::ResourceFailed(event::ResourceFailed { address, action, elapsed_ms }),
+    }
+}
+
+/// A step's place in its plan, with what events say of it.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The stable id.
+    pub id: String,
+    /// The title.
+    pub title: String,
+    /// From 0.
+    pub index: usize,
+    /// How many steps there are.
+    pub total: usize,
+}
+
+impl Place {
+    /// Where this step of the plan stands.
+    pub fn of(plan: &Plan, index: usize) -> Place {
+        let action = plan.actions[index];
+        Place { id: action.id(), title: action.title().to_owned(), index, total: plan.actions.len() }
+    }
+
+    /// `step.started`.
+    pub fn started(&self) -> Event {
+        Event::StepStarted(event::StepStarted {
+            id: self.id.clone(),
+            title: self.title.clone(),
+            index: self.index as u64 + 1,
+            total: self.total as u64,
+        })
+    }
+
+    /// `step.finished`.
+    pub fn finished(&self, outcome: &Outcome, took: Duration) -> Event {
+        let (word, note, failure, unfinished) = match outcome {
+            Outcome::Done(note) => (event::StepOutcome::Done, note.clone(), None, Vec::new()),
+            Outcome::Nothing(why) => (event::StepOutcome::Nothing, why.clone(), None, Vec::new()),
+            Outcome::Stopped(stopped) => {
+                (event::StepOutcome::Stopped, stopped.note.clone(), None, stopped.unfinished.clone())
+            }
+            Outcome::Failed(failure) => {
+                (event::StepOutcome::Failed, String::new(), Some(event::Failed::from(failure)), Vec::new())
+            }
+        };
+        Event::StepFinished(event::StepFinished {
+            id: self.id.clone(),
+            title: self.title.clone(),
+            index: self.index as u64 + 1,
+            total: self.total as u64,
+            outcome: word,
+            note,
+            failure,
+            unfinished,
+            duration_ms: millis(took),
+        })
+    }
+}
+
+/// `run.started` of a run that was handed over whole.
+pub fn run_started(spec: &Spec, holder: &str) -> Event {
+    Event::RunStarted(event::RunStarted {
+        schema: event::SCHEMA_ID.to_owned(),
+        schema_version: event::SCHEMA_VERSION.to_owned(),
+        dcctl: env!("CARGO_PKG_VERSION").to_owned(),
+        command: spec.plan.verb.word().to_owned(),
+        instance: spec.instance.clone(),
+        bundle: Some(event::BundleFact {
+            name: spec.bundle.name.clone(),
+            version: spec.bundle.version.clone(),
+            path: spec.bundle_path.clone(),
+        }),
+        kube_context: Some(spec.kube_context.clone()),
+        server: Some(spec.server.clone()),
+        holder: (spec.mode == Mode::Act).then(|| holder.to_owned()),
+        ci: spec
+            .job
+            .system
+            .map(|system| event::CiFact { system: system.title().to_owned(), job_url: spec.job.url.clone() }),
+        run_dir: Some(spec.run_dir.display().to_string()),
+        stop_budget: Some(event::StopBudget {
+            seconds: spec.stop_after.as_secs(),
+            source: "--stop-after".to_owned(),
+            note: None,
+        }),
+        dry_run: spec.mode == Mode::DryRun,
+    })
+}
+
+/// `run.planned`.
+pub fn run_planned(plan: &Plan) -> Event {
+    let steps = plan.actions.iter().map(|action: &Action| event::PlannedStep {
+        id: action.id(),
+        title: action.title().to_owned(),
+    });
+    Event::RunPlanned(event::RunPlanned { steps: steps.collect() })
+}

@@ -1,0 +1,149 @@
+//! The one place that decides the exit code.
+//!
+//! When several reasons apply the order is: forced, lock lost, stopped, failed, lock left, report not written. Each
+//! row of that order is a row of the table in the tests.
+
+use crate::event::{LockEnd, RunOutcome};
+use crate::failure::{Code, Failure};
+use crate::run::machine::{Ending, Strength};
+
+/// How a run ended, for the exit code and the last event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// In one word.
+    pub outcome: RunOutcome,
+    /// Why, unless all is well.
+    pub failure: Option<Failure>,
+}
+
+impl Verdict {
+    /// The exit status.
+    pub fn exit(&self) -> u8 {
+        self.failure.as_ref().map_or(0, |failure| failure.code.exit())
+    }
+
+    /// A run that was refused before it began.
+    pub fn refused(failure: Failure) -> Verdict {
+        Verdict { outcome: outcome_of(failure.code), failure: Some(failure) }
+    }
+}
+
+/// Decides. `lock` is where the lock is after the release; `report` why a report could not be written.
+pub fn decide(ending: &Ending, lock: LockEnd, report: Option<Failure>) -> Verdict {
+    if ending.stop == Some(Strength::Force) {
+        return forced(ending, lock);
+    }
+    if let Some(lost) = &ending.lost {
+        return Verdict { outcome: RunOutcome::Failed, failure: Some(with_unfinished(lost.clone(), ending)) };
+    }
+    if ending.stop.is_some() {
+        return stopped(ending, lock);
+    }
+    if let Some(failure) = &ending.failure {
+        return Verdict::refused(failure.clone());
+    }
+    match (lock, report) {
+        (LockEnd::Left | LockEnd::Unknown, _) => left("everything was done, but the lock could not be given back"),
+        (_, Some(failure)) => Verdict { outcome: RunOutcome::Succeeded, failure: Some(failure) },
+        (_, None) => Verdict { outcome: RunOutcome::Succeeded, failure: None },
+    }
+}
+
+fn forced(ending: &Ending, lock: LockEnd) -> Verdict {
+    match lock {
+        LockEnd::Left | LockEnd::Unknown => {
+            let failure = Failure::new(Code::StoppedForced, "ended by force: the lock was left behind");
+            Verdict { outcome: RunOutcome::Forced, failure: Some(with_unfinished(failure, ending)) }
+        }
+        LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => stopped(ending, lock),
+    }
+}
+
+fn stopped(ending: &Ending, lock: LockEnd) -> Verdict {
+    let failure = if ending.partial {
+        let sentence = "stopped on request: treat the infrastructure as PARTIALLY APPLIED";
+        let failure = Failure::new(Code::StoppedPartial, sentence);
+        let failure = ending.failure.iter().fold(failure, |failure, cause| failure.cause(cause.message.clone()));
+        with_unfinished(failure, ending)
+    } else if matches!(lock, LockEnd::Left | LockEnd::Unknown) {
+        return left("stopped on request, but the lock could not be given back");
+    } else {
+        Failure::new(Code::StoppedClean, "stopped on request; nothing is half done")
+    };
+    Verdict { outcome: RunOutcome::Stopped, failure: Some(failure) }
+}
+
+fn left(sentence: &str) -> Verdict {
+    Verdict { outcome: RunOutcome::Failed, failure: Some(Failure::new(Code::StoppedForced, sentence)) }
+}
+
+fn with_unfinished(failure: Failure, ending: &Ending) -> Failure {
+    match ending.unfinished.as_slice() {
+        [] => failure,
+        addresses => failure.cause(format!("nobody saw the end of {}", addresses.join(", "))),
+    }
+}
+
+/// Codes below 10 that are not a step's failure refuse a run before it changes anything.
+fn outcome_of(code: Code) -> RunOutcome {
+    match code.exit() {
+        2..=6 => RunOutcome::Refused,
+        20 | 21 => RunOutcome::Blocked,
+        10 | 11 => RunOutcome::Stopped,
+        12 => RunOutcome::Forced,
+        _ => RunOutcome::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ending() -> Ending {
+        Ending::default()
+    }
+
+    #[test]
+    fn every_combination_has_its_exit_code() {
+        let broke = || Some(Failure::new(Code::ChartFailed, "helm failed"));
+        let lost = || Some(Failure::new(Code::LockLost, "lost"));
+        let graceful = Some(Strength::Graceful);
+        let force = Some(Strength::Force);
+        let report = || Some(Failure::new(Code::ReportUnwritten, "disk full"));
+        let rows: Vec<(Ending, LockEnd, Option<Failure>, u8)> = vec![
+            (ending(), LockEnd::Released, None, 0),
+            (ending(), LockEnd::NeverTaken, None, 0),
+            (ending(), LockEnd::Released, report(), 40),
+            (ending(), LockEnd::Left, report(), 12),
+            (ending(), LockEnd::Unknown, None, 12),
+            (Ending { failure: broke(), ..ending() }, LockEnd::Released, report(), 1),
+            (Ending { failure: broke(), ..ending() }, LockEnd::Left, None, 1),
+            (Ending { stop: graceful, ..ending() }, LockEnd::Released, report(), 10),
+            (Ending { stop: graceful, ..ending() }, LockEnd::NeverTaken, None, 10),
+            (Ending { stop: graceful, ..ending() }, LockEnd::Left, None, 12),
+            (Ending { stop: graceful, partial: true, ..ending() }, LockEnd::Released, None, 11),
+            (Ending { stop: graceful, partial: true, failure: broke(), ..ending() }, LockEnd::Left, None, 11),
+            (Ending { stop: force, partial: true, ..ending() }, LockEnd::Left, None, 12),
+            (Ending { stop: force, partial: true, ..ending() }, LockEnd::NeverTaken, None, 11),
+            (Ending { stop: force, ..ending() }, LockEnd::NeverTaken, None, 10),
+            (Ending { stop: force, lost: lost(), partial: true, ..ending() }, LockEnd::Lost, None, 11),
+            (Ending { lost: lost(), stop: graceful, partial: true, ..ending() }, LockEnd::Lost, None, 22),
+            (Ending { lost: lost(), failure: broke(), ..ending() }, LockEnd::Lost, None, 22),
+        ];
+        for (ending, lock, report, exit) in rows {
+            assert_eq!(decide(&ending, lock, report).exit(), exit, "{ending:?} {lock:?}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_saw_end_is_named() {
+        let ending = Ending {
+            stop: Some(Strength::Graceful),
+            partial: true,
+            unfinished: vec!["bed_thing.a".to_owned(), "bed_thing.b".to_owned()],
+            ..Ending::default()
+        };
+        let failure = decide(&ending, LockEnd::Released, None).failure.expect("a failure");
+        assert_eq!(failure.causes, ["nobody saw the end of bed_thing.a, bed_thing.b"]);
+    }
+}
