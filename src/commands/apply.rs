@@ -19,13 +19,13 @@ mod files;
 
 /// `dcctl install`.
 pub(crate) fn install(desk: &Desk, args: InstallArgs) -> u8 {
-    apply(desk, Asked { verb: Verb::Install, instance: None, build: false, options: args.apply })
+    apply(desk, &Asked { verb: Verb::Install, instance: None, build: false, options: args.apply })
 }
 
 /// `dcctl bootstrap INSTANCE`.
 pub(crate) fn bootstrap(desk: &Desk, args: BootstrapArgs) -> u8 {
     let BootstrapArgs { instance, build, apply: options } = args;
-    apply(desk, Asked { verb: Verb::Bootstrap, instance: Some(instance), build, options })
+    apply(desk, &Asked { verb: Verb::Bootstrap, instance: Some(instance), build, options })
 }
 
 /// What was asked for.
@@ -48,7 +48,7 @@ pub(crate) fn new_run_id() -> String {
     format!("{number:016x}")
 }
 
-fn apply(desk: &Desk, asked: Asked) -> u8 {
+fn apply(desk: &Desk, asked: &Asked) -> u8 {
     let began = desk.clock.now();
     let run = new_run_id();
     let runtime = match runtime() {
@@ -75,23 +75,23 @@ fn apply(desk: &Desk, asked: Asked) -> u8 {
             junit: asked.options.report.junit.clone(),
             redactor: redactor.clone(),
         };
-        front::refuse(refusal, showing())
+        front::refuse(&refusal, showing())
     };
     let code = runtime.block_on(async {
         // Armed before anything else: from here on a signal is a request to stop and never an end.
         let signals = crate::signal::install()
             .map_err(|error| Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error));
-        let gathered = signals.and_then(|signals| gather(desk, &asked, &run, began, &mut folder).map(|spec| (signals, spec)));
+        let gathered = signals.and_then(|signals| gather(desk, asked, &run, began, &mut folder).map(|spec| (signals, spec)));
         let (signals, spec) = match gathered {
             Ok(ready) => ready,
-            Err(failure) => return refused(&asked, failure),
+            Err(failure) => return refused(asked, failure),
         };
         match start(desk, spec, signals, showing()).await {
             Ok(code) => {
                 folder.keep();
                 code
             }
-            Err(failure) => refused(&asked, failure),
+            Err(failure) => refused(asked, failure),
         }
     });
     runtime.shutdown_background();
