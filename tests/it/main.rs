@@ -1,7 +1,11 @@
 //! The one integration binary: the program as people and pipelines see it, and the laws of the tree.
 
+#[path = "../bed/mod.rs"]
+mod bed;
+
 mod docs;
 mod laws;
 mod layering;
 mod process;
+mod the_bed;
 mod tree;
