@@ -30,6 +30,7 @@ mod written;
 #[cfg(test)]
 mod tests;
 
+pub use ci::Job;
 pub use env::Environment;
 pub use load::{Inputs, Written};
 pub use name::check_instance;

@@ -371,3 +371,21 @@ fn an_archive_is_a_bundle_too() {
     assert_eq!(written.root(), fs::canonicalize(scratch.path()).expect("real").join("bundle/shop-0.9.2"));
     assert_eq!(written.resolve(&demo()).expect("resolved").verify.len(), 1);
 }
+
+#[test]
+fn the_bundles_that_the_project_ships_are_good() {
+    let open = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
+        Bundle::open(&path, Path::new("/nonexistent")).unwrap_or_else(|failure| panic!("{failure:?}"))
+    };
+    let resolve =
+        |name: &str, inputs: &Inputs| open(name).resolve(inputs).unwrap_or_else(|failure| panic!("{failure:?}"));
+    let install = resolve("demo", &inputs(None, Given::default()));
+    assert_eq!(install.operator.map(|operator| operator.manifests.len()), Some(5));
+    assert_eq!(install.prerequisites.map(|root| root.vars["pause"].clone()), Some(json!("2s")));
+    let instance = resolve("demo", &inputs(Some("demo"), given(&["pause=1ms"], &[]))).instance.expect("an instance");
+    assert_eq!(instance.infrastructure.map(|root| root.vars["pause"].clone()), Some(json!("1ms")));
+    assert_eq!(instance.chart.map(|chart| chart.set["replicas"].clone()), Some(json!(2)));
+    let old = resolve("schema-old", &inputs(Some("demo"), Given::default()));
+    assert_eq!(old.instance.map(|instance| instance.namespace), Some("dci-demo".to_owned()));
+}
