@@ -65,8 +65,8 @@ pub fn spawn(launch: &Launch) -> Result<Detached, Failure> {
             .because(error)
     };
     let (ours, theirs) = UnixStream::pair().map_err(|error| failed(&error))?;
-    let (heard, announce) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-        .map_err(|errno| failed(&io::Error::from(errno)))?;
+    let (heard, announce) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|errno| failed(&io::Error::from(errno)))?;
     let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&launch.log).map_err(|error| {
         Failure::new(Code::RunDirUnusable, format!("`{}` cannot be written", launch.log.display())).because(&error)
     })?;
@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn tracking_variables_are_recognised_and_others_stay() {
-        let dropped = ["RUNNER_TRACKING_ID", "JENKINS_NODE_COOKIE", "JENKINS_SERVER_COOKIE", "HUDSON_COOKIE", "BUILD_ID"];
+        let dropped =
+            ["RUNNER_TRACKING_ID", "JENKINS_NODE_COOKIE", "JENKINS_SERVER_COOKIE", "HUDSON_COOKIE", "BUILD_ID"];
         let kept = ["BUILD_URL", "RUNNER_NAME", "JENKINS_URL", "COOKIE", "PATH"];
         assert!(dropped.iter().all(|name| is_tracking(OsStr::new(name))));
         assert!(kept.iter().all(|name| !is_tracking(OsStr::new(name))));

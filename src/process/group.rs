@@ -42,7 +42,10 @@ impl Life {
     ///
     /// # Errors
     /// When the runtime cannot watch it.
-    #[expect(deprecated, reason = "the call that replaces it is unsafe, and a descriptor that we own keeps its promise")]
+    #[expect(
+        deprecated,
+        reason = "the call that replaces it is unsafe, and a descriptor that we own keeps its promise"
+    )]
     pub async fn ended(&self) -> io::Result<()> {
         let watched = AsyncFd::with_interest(self.descriptor.as_fd(), Interest::READABLE)?;
         watched.readable().await.map(|_| ())

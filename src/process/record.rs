@@ -29,8 +29,7 @@ pub enum Intent {
 }
 
 impl Intent {
-    const ALL: [Intent; 5] =
-        [Intent::Ended, Intent::Kill, Intent::InterruptAgain, Intent::Interrupt, Intent::Running];
+    const ALL: [Intent; 5] = [Intent::Ended, Intent::Kill, Intent::InterruptAgain, Intent::Interrupt, Intent::Running];
 
     fn path(self, base: &Path) -> PathBuf {
         let suffix = match self {
