@@ -6,7 +6,6 @@ MAKEFLAGS += --no-print-directory
 
 # A cluster and its context to use instead of the test bed's own: make demo CONTEXT=kind-kind
 CONTEXT ?=
-BED_HOME := $(or $(DCCTL_BED_HOME),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/dcctl-bed)
 SCRIPTS = $(shell git grep -lE '^\#!/usr/bin/env bash')
 
 .PHONY: help demo test check docs bench soak bed clean-bed
@@ -15,7 +14,8 @@ help: ## list what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: ## install and bootstrap a real cluster, and watch (CONTEXT=… uses one of yours)
-	@tests/bed/demo $(CONTEXT)
+	cargo build --features test-tools --bins
+	@$${CARGO_TARGET_DIR:-target}/debug/bed demo $(if $(CONTEXT),--context $(CONTEXT))
 
 test: bed ## every test, against real etcd, Kubernetes, OpenTofu and Helm
 	cargo test
@@ -34,6 +34,7 @@ docs: ## write the pages of docs/reference that are generated from the code
 
 bench: bed ## measure what the design gives a budget for, beside a reference run
 	cargo build --release
+	cargo build --features test-tools --bin bed
 	@benches/run
 
 soak: bed ## the tests that draw lots, many more times
@@ -43,4 +44,4 @@ bed: ## build what the tests and the demo run against (about 15 minutes the firs
 	@tests/bed/build
 
 clean-bed: ## remove what that built; Go's own caches stay
-	rm -rf -- "$(BED_HOME)"/tools "$(BED_HOME)"/mirror-* "$(BED_HOME)"/build.lock
+	@tests/bed/build clean

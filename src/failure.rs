@@ -107,7 +107,7 @@ codes! {
         "Make room or give another one with --run-dir.";
     Forbidden "cluster.forbidden" 5 "cluster admin"
         "The API server forbids it."
-        "Grant what its sentence names: verb, resource, namespace and user.";
+        "Grant what its sentence names; `dcctl rbac` prints all that dcctl itself needs.";
     OperatorMissing "guard.operator" 6 "operator"
         "The cluster has no operator that this bundle can work with."
         "Run `dcctl install` with the same bundle first.";

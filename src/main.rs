@@ -1,1 +1,7 @@
-fn main() {}
+//! The program: reads the command line, runs the command, returns its exit code. Everything else is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(dcctl::commands::main())
+}

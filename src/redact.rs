@@ -292,7 +292,7 @@ struct Needles {
     names: BTreeSet<String>,
     /// Longest first within one beginning.
     by_beginning: HashMap<u32, Vec<Box<[u8]>>>,
-    filter: Filter,
+    skips: Skips,
     longest: usize,
 }
 
@@ -300,7 +300,7 @@ impl Needles {
     fn insert(&mut self, needle: String) {
         let needle = needle.into_bytes().into_boxed_slice();
         let Some(beginning) = beginning(&needle) else { return };
-        self.filter.set(beginning);
+        self.skips.learn(&needle);
         self.longest = self.longest.max(needle.len());
         let same = self.by_beginning.entry(beginning).or_default();
         if !same.contains(&needle) {
@@ -315,22 +315,26 @@ impl Needles {
         if self.by_beginning.is_empty() {
             return covered;
         }
-        for (start, window) in bytes.windows(4).enumerate() {
-            let beginning = u32::from_le_bytes([window[0], window[1], window[2], window[3]]);
-            if !self.filter.has(beginning) {
+        let mut start = 0;
+        while let Some(window) = bytes.get(start..start + 4) {
+            let skip = self.skips.after(window[2], window[3]);
+            if skip > 0 {
+                start += skip;
                 continue;
             }
-            let Some(end) = self.longest_at(bytes, start, beginning) else { continue };
-            match covered.last_mut() {
-                Some(last) if last.1 >= start => last.1 = last.1.max(end),
-                _ => covered.push((start, end)),
+            if let Some(end) = self.longest_at(bytes, start) {
+                match covered.last_mut() {
+                    Some(last) if last.1 >= start => last.1 = last.1.max(end),
+                    _ => covered.push((start, end)),
+                }
             }
+            start += 1;
         }
         covered
     }
 
-    fn longest_at(&self, bytes: &[u8], start: usize, beginning: u32) -> Option<usize> {
-        let same = self.by_beginning.get(&beginning)?;
+    fn longest_at(&self, bytes: &[u8], start: usize) -> Option<usize> {
+        let same = self.by_beginning.get(&beginning(&bytes[start..])?)?;
         same.iter().find(|needle| bytes[start..].starts_with(needle)).map(|needle| start + needle.len())
     }
 
@@ -352,31 +356,32 @@ fn beginning(needle: &[u8]) -> Option<u32> {
     needle.first_chunk::<4>().map(|first| u32::from_le_bytes(*first))
 }
 
-/// A set of beginnings that is sometimes wrongly sure that it has one, and fast: most bytes of most texts end here.
-struct Filter {
-    bits: Box<[u64; 1024]>,
+/// How far the search may skip, by the last two of the four bytes under it: as far as the next place where these two
+/// could belong to the beginning of a needle. Most texts are crossed three bytes at a time.
+struct Skips {
+    by_pair: Box<[u8]>,
 }
 
-impl Default for Filter {
-    fn default() -> Filter {
-        Filter { bits: Box::new([0; 1024]) }
+impl Default for Skips {
+    fn default() -> Skips {
+        Skips { by_pair: vec![3; 1 << 16].into_boxed_slice() }
     }
 }
 
-impl Filter {
-    fn place(beginning: u32) -> (usize, u64) {
-        let hash = beginning.wrapping_mul(0x9E37_79B1) >> 16;
-        ((hash >> 6) as usize, 1 << (hash & 63))
+impl Skips {
+    fn place(first: u8, second: u8) -> usize {
+        usize::from(u16::from_le_bytes([first, second]))
     }
 
-    fn set(&mut self, beginning: u32) {
-        let (word, bit) = Filter::place(beginning);
-        self.bits[word] |= bit;
+    fn learn(&mut self, needle: &[u8]) {
+        for (before, pair) in needle[..4].windows(2).enumerate() {
+            let skip = &mut self.by_pair[Skips::place(pair[0], pair[1])];
+            *skip = (*skip).min(2 - u8::try_from(before).expect("four bytes have three pairs"));
+        }
     }
 
-    fn has(&self, beginning: u32) -> bool {
-        let (word, bit) = Filter::place(beginning);
-        self.bits[word] & bit != 0
+    fn after(&self, first: u8, second: u8) -> usize {
+        usize::from(self.by_pair[Skips::place(first, second)])
     }
 }
 

@@ -8,7 +8,7 @@ mod salvage;
 
 pub use options::{
     ApplyOptions, BootstrapArgs, Cli, Color, Command, ExplainArgs, InstallArgs, LockCommand, LockStatusArgs, Output,
-    ReportOptions, StatusOutput, SuperviseArgs, TargetOptions,
+    ReportOptions, StatusOutput, TargetOptions,
 };
 pub use salvage::Salvaged;
 

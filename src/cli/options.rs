@@ -37,7 +37,7 @@ pub enum Command {
     Rbac,
     /// The process that owns a run; started by the front, not by people
     #[command(name = "__supervise", hide = true)]
-    Supervise(SuperviseArgs),
+    Supervise,
 }
 
 /// `dcctl lock …`
@@ -179,13 +179,6 @@ pub struct LockStatusArgs {
 pub struct ExplainArgs {
     /// An exit code (`20`) or a failure code (`lock.held`)
     pub code: String,
-}
-
-/// `dcctl __supervise`
-#[derive(Debug, Args)]
-pub struct SuperviseArgs {
-    /// The number of the descriptor that leads to the front.
-    pub descriptor: i32,
 }
 
 /// The forms of standard output.

@@ -1,1 +1,107 @@
-//! To be written.
+//! One file per command: gather what it needs, call it, return its exit code.
+//!
+//! This is the only room that opens standard output and standard error; everything below gets writers handed down.
+
+mod apply;
+mod explain;
+mod lock_status;
+mod rbac;
+mod schema;
+mod supervise;
+mod terminal;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::sync::Arc;
+
+use crate::cli::{self, Cli, Command, LockCommand, Reading, Salvaged};
+use crate::clock::{Clock, System};
+use crate::config::Environment;
+use crate::failure::Failure;
+use crate::front::{Refusal, refuse};
+use crate::redact::Redactor;
+use crate::run::Mode;
+
+/// What every command may use.
+pub(crate) struct Desk {
+    pub(crate) environment: Environment,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// The whole program: returns the exit status.
+pub fn main() -> u8 {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let desk = Desk { environment: Environment::read(), clock: Arc::new(System) };
+    match cli::read(&words) {
+        Reading::Command(cli) => desk.dispatch(*cli),
+        Reading::Text(text) => print(&text),
+        Reading::Wrong(failure, salvaged) => desk.wrong(failure, salvaged),
+    }
+}
+
+impl Desk {
+    fn dispatch(&self, cli: Cli) -> u8 {
+        match cli.command {
+            Command::Install(args) => apply::install(self, args),
+            Command::Bootstrap(args) => apply::bootstrap(self, args),
+            Command::Lock(LockCommand::Status(args)) => lock_status::status(self, &args),
+            Command::Explain(args) => explain::explain(&args),
+            Command::Schema => schema::print_schema(),
+            Command::Rbac => rbac::print_rules(),
+            Command::Supervise => supervise::supervise(&self.environment),
+        }
+    }
+
+    /// A command line that cannot be read. For a command that would have been a run it is told like any refusal.
+    fn wrong(&self, failure: Failure, salvaged: Salvaged) -> u8 {
+        let Salvaged { verb, instance, output, events_file, junit } = salvaged;
+        let exit = failure.code.exit();
+        let Some(command) = verb.filter(|verb| matches!(verb.as_str(), "install" | "bootstrap")) else {
+            complain(&failure);
+            return exit;
+        };
+        let showing = terminal::showing(self, output, cli::Color::Auto);
+        let refusal = Refusal {
+            failure,
+            run: apply::new_run_id(),
+            began: self.clock.now(),
+            command,
+            instance,
+            kube_context: None,
+            mode: Mode::Act,
+            events_file,
+            junit,
+            redactor: Redactor::default(),
+        };
+        refuse(refusal, showing)
+    }
+}
+
+/// Prints to standard output; a reader that is gone is nobody's failure.
+pub(crate) fn print(text: &str) -> u8 {
+    let mut out = terminal::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    0
+}
+
+/// Says a failure on standard error: the sentence, the causes, and what to do.
+pub(crate) fn complain(failure: &Failure) {
+    let mut said = format!("dcctl: {}\n", failure.message);
+    for cause in &failure.causes {
+        said.push_str(&format!("  because: {cause}\n"));
+    }
+    let remedy = [failure.code.row().remedy.to_owned()];
+    let hints = if failure.hints.is_empty() { remedy.as_slice() } else { &failure.hints };
+    for hint in hints {
+        said.push_str(&format!("  {hint}\n"));
+    }
+    said.push_str(&format!("  ({}, exit code {})\n", failure.code.name(), failure.code.exit()));
+    let _ = terminal::stderr().write_all(said.as_bytes());
+}
+
+/// The runtime of a process that does one thing: everything on the thread that asks.
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+        Failure::new(crate::failure::Code::Internal, "the asynchronous runtime could not be started").because(&error)
+    })
+}

@@ -8,12 +8,31 @@
 //! The process environment is read in [`env`] and nowhere else.
 
 pub mod ci;
+pub mod dotted;
 pub mod env;
 pub mod load;
 pub mod resolved;
 pub mod variables;
 
+mod archive;
+mod decode;
+mod name;
+mod paths;
+mod placeholder;
+mod problem;
+mod reader;
+mod scope;
+mod span;
+mod suggest;
+mod tree;
+mod written;
+
+#[cfg(test)]
+mod tests;
+
+pub use ci::Job;
 pub use env::Environment;
 pub use load::{Inputs, Written};
+pub use name::check_instance;
 pub use resolved::{Bundle, Chart, Claims, Command, Declaration, Deployment, Instance, Operator, Root};
 pub use variables::Given;

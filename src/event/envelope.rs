@@ -153,8 +153,12 @@ impl Message {
     fn of(event: &Event, hide: &dyn Hide) -> Message {
         let said = event.message();
         let cleaned = clean(&said, hide);
-        let text = shortened(&one_line(&cleaned.text), LONGEST_MESSAGE).into_owned();
-        Message { text, redacted: cleaned.redacted }
+        let line = one_line(&cleaned.text);
+        let (text, redacted) = (shortened(&line, LONGEST_MESSAGE), cleaned.redacted);
+        if let (Cow::Borrowed(_), Cow::Borrowed(_), Cow::Borrowed(_)) = (&text, &line, &cleaned.text) {
+            return Message { text: said, redacted };
+        }
+        Message { text: text.into_owned(), redacted }
     }
 }
 
@@ -185,4 +189,136 @@ fn write_truncated(line: &mut String, lengths: &[(String, usize)]) {
         write!(line, ":{length}").expect(INFALLIBLE);
     }
     line.push('}');
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::event::facts::process::{ProcessOutput, Stream};
+    use crate::event::facts::run::{PlannedStep, RunPlanned};
+    use crate::event::facts::stop::{StopCause, StopManner, StopRequested};
+    use crate::event::seen::{Seen, Unreadable};
+
+    /// Hides one word.
+    struct Word(&'static str);
+
+    impl Hide for Word {
+        fn value<'a>(&self, text: &'a str) -> Cow<'a, str> {
+            if text.contains(self.0) { Cow::Owned(text.replace(self.0, "[redacted]")) } else { Cow::Borrowed(text) }
+        }
+
+        fn key(&self, key: &str) -> bool {
+            key == "password"
+        }
+    }
+
+    fn render(event: &Event, hide: &dyn Hide) -> String {
+        let time = Timestamp::from_second(1_796_000_000).expect("a valid time");
+        Envelope::new(7, time, Duration::from_millis(1234), "r1", Some("verify"), event).render(hide)
+    }
+
+    fn output(text: &str) -> Event {
+        let program = "helm upgrade".to_owned();
+        ProcessOutput { program, stream: Stream::Stdout, text: text.to_owned(), lossy: false, more: false }.into()
+    }
+
+    fn data(line: &str) -> Value {
+        serde_json::from_str::<Value>(line).expect("JSON")["data"].take()
+    }
+
+    #[test]
+    fn the_keys_are_in_order() {
+        let line = render(&output("hunter2"), &Word("hunter2"));
+        assert_eq!(
+            line,
+            "{\"v\":1,\"seq\":7,\"time\":\"2026-11-30T00:53:20.000000Z\",\"type\":\"process.output\",\"level\":\"debug\",\
+             \"msg\":\"helm upgrade: [redacted]\",\"run\":\"r1\",\"elapsed_ms\":1234,\"step\":\"verify\",\"data\":{\
+             \"program\":\"helm upgrade\",\"stream\":\"stdout\",\"text\":\"[redacted]\"},\
+             \"redacted\":[\"/msg\",\"/data/text\"]}\n"
+        );
+    }
+
+    #[test]
+    fn a_line_is_one_line_without_escape_sequences_and_commands() {
+        let line = render(&output("a\u{1b}[31m##[error]b\nc\u{0}"), &Open);
+        assert_eq!(line.matches('\n').count(), 1);
+        assert!(line.is_ascii() || !line.contains('\u{1b}'));
+        assert!(!line.contains("##") && !line.contains("\\u001b"), "{line}");
+        assert_eq!(data(&line)["text"], "a##[error]b\nc\u{fffd}");
+        assert!(line.contains("\"msg\":\"helm upgrade: a#\\u0023[error]b c\u{fffd}\""), "{line}");
+    }
+
+    #[test]
+    fn a_secret_is_found_before_the_message_is_cut_and_after_colour_is_gone() {
+        let edge = format!("{}hunter2", "x".repeat(LONGEST_MESSAGE - 20));
+        for text in [edge.as_str(), "hun\u{1b}[1mter2"] {
+            let line = render(&output(text), &Word("hunter2"));
+            assert!(!line.contains("hun"), "{line}");
+            assert!(Seen::read(&line).expect("a line").redacted.contains(&"/data/text".to_owned()));
+        }
+    }
+
+    #[test]
+    fn words_of_our_own_stay_whatever_is_secret() {
+        let event = StopRequested {
+            cause: StopCause::Signal,
+            signals: vec!["signal".into()],
+            sender_pid: None,
+            sender_uid: None,
+            manner: StopManner::Graceful,
+            budget_ms: 1,
+            deadline: None,
+        };
+        let line = render(&event.into(), &Word("signal"));
+        assert_eq!(
+            data(&line),
+            json!({"cause": "signal", "signals": ["[redacted]"], "manner": "graceful", "budget_ms": 1})
+        );
+    }
+
+    #[test]
+    fn a_long_string_is_cut_to_what_fits_and_no_further() {
+        for letter in ["x", "ü", "\"", "#", "\u{1f600}"] {
+            let text = letter.repeat(40_000);
+            let line = render(&output(&text), &Open);
+            assert!(line.len() <= LONGEST_LINE && line.len() > LONGEST_LINE - 12, "{letter}: {}", line.len());
+            let seen = Seen::read(&line).expect("a line");
+            assert_eq!(seen.truncated["/data/text"], text.len() as u64);
+            assert!(text.starts_with(data(&line)["text"].as_str().expect("a string")));
+        }
+    }
+
+    #[test]
+    fn a_long_list_is_cut_when_shorter_strings_are_not_enough() {
+        let step = |index: u32| PlannedStep { id: format!("step-{index}"), title: "t".repeat(900) };
+        for steps in [20, 400, 20_000] {
+            let line = render(&RunPlanned { steps: (0..steps).map(step).collect() }.into(), &Open);
+            assert!(line.len() <= LONGEST_LINE, "{}", line.len());
+            let seen = Seen::read(&line).expect("a line");
+            assert!(seen.event.is_some());
+            let kept = data(&line)["steps"].as_array().expect("a list").len();
+            assert_eq!(kept < usize::try_from(steps).expect("small"), seen.truncated.contains_key("/data/steps"));
+        }
+    }
+
+    #[test]
+    fn what_a_newer_dcctl_says_is_read_as_far_as_it_is_known() {
+        let line = render(&output("x"), &Open);
+        let mut value: Value = serde_json::from_str(&line).expect("JSON");
+        value["new"] = json!(1);
+        value["data"]["new"] = json!(1);
+        assert!(Seen::read(&value.to_string()).expect("a line").event.is_some());
+        value["data"]["stream"] = json!("side channel");
+        value["level"] = json!("whisper");
+        let seen = Seen::read(&value.to_string()).expect("a line");
+        assert_eq!((seen.event, seen.msg.as_str()), (None, "helm upgrade: x"));
+        value["type"] = json!("moon.landed");
+        assert_eq!(Seen::read(&value.to_string()).expect("a line").type_name, "moon.landed");
+        value["v"] = json!(2);
+        assert!(matches!(Seen::read(&value.to_string()), Err(Unreadable::Version(2))));
+        assert!(matches!(Seen::read("{\"v\":3}"), Err(Unreadable::Version(3))));
+        assert!(matches!(Seen::read(&line[..60]), Err(Unreadable::NotAnEvent(_))));
+    }
 }

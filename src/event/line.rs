@@ -10,7 +10,7 @@ use std::fmt::{self, Write as _};
 use serde::ser::{self, Impossible, Serialize};
 
 use crate::event::envelope::Hide;
-use crate::event::text::{beginning, plain};
+use crate::event::text::{beginning, first_unusual, plain};
 
 /// The most that one string or list may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,19 +91,24 @@ pub(crate) fn clean<'a>(text: &'a str, hide: &dyn Hide) -> Cleaned<'a> {
 /// Writes a JSON string. `##` becomes `#\u0023`, the same to every JSON reader: GitHub's runner looks for `##[command]`
 /// anywhere in a line and would obey what a tool printed.
 pub(crate) fn quote(out: &mut String, text: &str) {
+    let bytes = text.as_bytes();
+    out.reserve(text.len() + 2);
     out.push('"');
-    let mut written = 0;
+    let (mut written, mut from) = (0, 0);
     let mut last_hash = None;
-    for (at, byte) in text.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' && byte != b'#' {
-            continue;
-        }
-        if byte == b'#' && (at == 0 || last_hash != Some(at - 1)) {
-            last_hash = Some(at);
-            continue;
+    while let Some(at) = first_unusual(bytes, from) {
+        from = at + 1;
+        let byte = bytes[at];
+        match byte {
+            b'#' if at == 0 || last_hash != Some(at - 1) => {
+                last_hash = Some(at);
+                continue;
+            }
+            0..0x20 | b'"' | b'\\' | b'#' => {}
+            _ => continue,
         }
         out.push_str(&text[written..at]);
-        written = at + 1;
+        written = from;
         match byte {
             b'"' => out.push_str("\\\""),
             b'\\' => out.push_str("\\\\"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// feed. A carriage return before a line feed is dropped, another one becomes a line feed: a progress bar that
 /// redraws its line becomes several lines. Borrowed when there was nothing to do.
 pub fn plain(text: &str) -> Cow<'_, str> {
-    if !text.bytes().any(is_suspect) || !text.chars().any(is_control) {
+    if first_unusual(text.as_bytes(), 0).is_none() || !text.chars().any(is_control) {
         return Cow::Borrowed(text);
     }
     let mut clean = String::with_capacity(text.len());
@@ -34,7 +34,10 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 /// [`plain`], on one line: line feeds and tabs become spaces.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     let text = plain(text);
-    if text.contains(['\n', '\t']) { Cow::Owned(text.trim().replace(['\n', '\t'], " ")) } else { text }
+    if first_unusual(text.as_bytes(), 0).is_none() || !text.contains(['\n', '\t']) {
+        return text;
+    }
+    Cow::Owned(text.trim().replace(['\n', '\t'], " "))
 }
 
 /// The longest beginning of at most `most` bytes that ends with a whole character.
@@ -84,9 +87,38 @@ pub fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// A byte that a control character may begin with.
-fn is_suspect(byte: u8) -> bool {
-    byte < 0x20 && byte != b'\n' && byte != b'\t' || byte == 0x7f || byte == 0xc2
+/// Where the first byte at or after `from` is that needs a closer look before it goes into JSON or onto a screen: a
+/// control character, what a C1 control character begins with, a quote, a backslash or a hash. Looks at eight bytes
+/// at a time: every string of every line comes through here, and most have none.
+pub(crate) fn first_unusual(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        if has_unusual(u64::from_le_bytes(*eight)) {
+            break;
+        }
+        at += 8;
+    }
+    // The rest is shorter than eight bytes, or has one. Eight bytes that end where the text ends are looked at first.
+    if at + 8 > bytes.len() && bytes.last_chunk::<8>().is_some_and(|eight| !has_unusual(u64::from_le_bytes(*eight))) {
+        return None;
+    }
+    bytes[at.min(bytes.len())..].iter().position(|&byte| is_unusual(byte)).map(|position| at + position)
+}
+
+const UNUSUAL: [u8; 5] = [b'"', b'\\', b'#', 0x7f, 0xc2];
+
+fn is_unusual(byte: u8) -> bool {
+    byte < 0x20 || UNUSUAL.contains(&byte)
+}
+
+/// Whether one of eight bytes is unusual, by arithmetic on all of them at once: a byte below `n` borrows from its
+/// highest bit when `n` is taken away, and a byte equal to `b` is below one after exclusive or with `b`.
+fn has_unusual(eight: u64) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = ONES << 7;
+    let below = |value: u64, limit: u8| value.wrapping_sub(ONES * u64::from(limit)) & !value;
+    let equal = UNUSUAL.iter().fold(0, |found, &byte| found | below(eight ^ (ONES * u64::from(byte)), 1));
+    (below(eight, 0x20) | equal) & HIGHS != 0
 }
 
 fn is_control(letter: char) -> bool {
@@ -160,6 +192,18 @@ mod tests {
                 })
                 .collect();
             assert!(!plain(&text).chars().any(is_control), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_fast_look_sees_what_a_slow_one_sees() {
+        for byte in 0..=255 {
+            for place in 0..20 {
+                let mut bytes = [b'a'; 20];
+                bytes[place] = byte;
+                assert_eq!(first_unusual(&bytes, 0), is_unusual(byte).then_some(place), "{byte} at {place}");
+                assert_eq!(first_unusual(&bytes, place + 1), None);
+            }
         }
     }
 

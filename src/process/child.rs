@@ -8,17 +8,21 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Gives a tool a process group of its own and makes it deaf to SIGHUP, which Go programs respect: a terminal or a
-/// session that goes away must not kill an apply.
+/// Gives a tool a process group of its own, no descriptor but its three, and makes it deaf to SIGHUP, which Go
+/// programs respect: a terminal or a session that goes away must not kill an apply.
 pub(crate) fn shield(command: &mut Command) {
     command.process_group(0);
     let before_exec = || {
         // SAFETY: `signal` is async-signal-safe, and ignoring a signal installs no code of ours.
         #[expect(unsafe_code, reason = "no safe call ignores a signal in a child")]
         let former = unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
-        if former == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
+        if former == libc::SIG_ERR {
+            return Err(io::Error::last_os_error());
+        }
+        close_on_exec_from(3);
+        Ok(())
     };
-    // SAFETY: the closure only calls `signal`.
+    // SAFETY: the closure only calls `signal` and marks descriptors.
     #[expect(unsafe_code, reason = "the standard library marks every hook before exec as unsafe")]
     unsafe {
         command.pre_exec(before_exec);

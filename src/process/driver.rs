@@ -1,18 +1,432 @@
-//! To be written.
-use crate::clock::Clock;
-use crate::failure::{Code, Failure};
-use crate::process::{Ended, Limits, Sink, Spec, StopWatch};
+//! Drives one machine against one tool: starts it, watches it, carries out what the machine decides.
 
-/// Runs a tool to its end.
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::process::Child;
+
+use crate::clock::{Clock, Instant};
+use crate::failure::{Code, Failure};
+use crate::process::group::{self, Life};
+use crate::process::kin::Kin;
+use crate::process::left::Leftovers;
+use crate::process::machine::{Effect, Force, Input, Machine};
+use crate::process::output::{Lines, Piece};
+use crate::process::proc::Stat;
+use crate::process::record::{Intent, Record, Recorded};
+use crate::process::spec::{Limits, Manner, Spec};
+use crate::process::start;
+use crate::process::stop::StopWatch;
+use crate::process::update::{Ended, Exit, Fate, Left, Room, Sink, Stream, ToolSignal, Update, Why};
+
+/// How often a silent output file is looked at. After output came it is looked at sooner.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The pause after output came, while leftovers are ended, and while there is no room for lines.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(4);
+
+/// How often orphans of a running tool are let go of.
+const REAP_EVERY: Duration = Duration::from_secs(5);
+
+/// How long a reader that takes no line may delay the end, once the tool and all that it left is gone.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a tool to its end, and ends what it leaves behind.
+///
+/// Dropping this leaves the tool alone: it runs on, its output in its files.
 ///
 /// # Errors
-/// When it could not be started.
+/// [`Code::ToolMissing`] or [`Code::CommandFailed`] when it could not be started or watched. Then nothing of it runs.
 pub async fn drive(
-    _spec: Spec,
-    _limits: Limits,
-    _stop: StopWatch,
-    _clock: &dyn Clock,
-    _sink: impl Sink,
+    spec: Spec,
+    limits: Limits,
+    stop: StopWatch,
+    clock: &dyn Clock,
+    sink: impl Sink,
 ) -> Result<Ended, Failure> {
-    Err(Failure::new(Code::Internal, "not yet"))
+    let drive = Drive::start(spec, limits, stop, clock, sink)?;
+    Ok(drive.run().await)
+}
+
+/// One output of the tool, read twice: for its signs as soon as it is there, for its lines as they are taken.
+struct Output {
+    stream: Stream,
+    head: Lines,
+    tail: Lines,
+}
+
+impl Output {
+    fn open(stream: Stream, path: &Path) -> io::Result<Output> {
+        Ok(Output { stream, head: Lines::open(path)?, tail: Lines::open(path)? })
+    }
+}
+
+/// The end of the tool's process, as it was seen.
+struct Seen {
+    exit: Exit,
+    took: Duration,
+    /// How long the outputs were then. Lines up to there are handed on before the end is said.
+    lengths: [u64; 2],
+    said: bool,
+}
+
+struct Drive<'a, S> {
+    spec: Spec,
+    clock: &'a dyn Clock,
+    sink: S,
+    stop: StopWatch,
+    machine: Machine,
+    child: Child,
+    life: Life,
+    kin: Kin,
+    record: Record,
+    outputs: [Output; 2],
+    leftovers: Leftovers,
+    began: Instant,
+    reaped: Instant,
+    pause: Duration,
+    seen: Option<Seen>,
+    /// What it left behind is being counted again and again.
+    counting: bool,
+    /// Once all is over: when handing on lines is given up, and how long the outputs were.
+    over: Option<(Instant, [u64; 2])>,
+}
+
+impl<'a, S: Sink> Drive<'a, S> {
+    fn start(
+        spec: Spec,
+        limits: Limits,
+        stop: StopWatch,
+        clock: &'a dyn Clock,
+        sink: S,
+    ) -> Result<Drive<'a, S>, Failure> {
+        let command = start::prepare(&spec)?;
+        let unreadable = |error: io::Error| {
+            Failure::new(Code::RunDirUnusable, format!("the output of `{}` cannot be read", spec.name)).because(&error)
+        };
+        let outputs = [
+            Output::open(Stream::Stdout, &spec.stdout).map_err(unreadable)?,
+            Output::open(Stream::Stderr, &spec.stderr).map_err(unreadable)?,
+        ];
+        let (child, life) = start::start(&spec, command)?;
+        let pid = life.pid();
+        let (record, written) = Record::create(&spec.record, &Recorded::of(pid, &spec.name, &spec.tag));
+        if let Err(error) = written {
+            tracing::warn!(path = %spec.record.display(), %error, "the record of a tool could not be written");
+        }
+        let kin = Kin::of(pid, &spec.tag, [&spec.stdout, &spec.stderr]);
+        let now = clock.now();
+        let machine = Machine::new(spec.manner, limits, spec.timeout, now);
+        Ok(Drive {
+            spec,
+            clock,
+            sink,
+            stop,
+            machine,
+            child,
+            life,
+            kin,
+            record,
+            outputs,
+            leftovers: Leftovers::default(),
+            began: now,
+            reaped: now,
+            pause: SHORTEST_PAUSE,
+            seen: None,
+            counting: false,
+            over: None,
+        })
+    }
+
+    async fn run(mut self) -> Ended {
+        self.sink.take(Update::Started { pid: self.life.pid() });
+        let asked = self.stop.now();
+        self.input(Input::Asked(asked));
+        loop {
+            self.look();
+            self.input(Input::Tick);
+            if self.counting {
+                self.count();
+            }
+            self.reap();
+            let more = self.hand_on();
+            self.say_end();
+            if self.is_done() {
+                return self.finish();
+            }
+            self.wait(more).await;
+        }
+    }
+
+    /// Waits for the next thing: a stop request, the tool's end, a moment that the machine wants, or more output.
+    async fn wait(&mut self, more: More) {
+        let now = self.clock.now();
+        let due = self.machine.due().map_or(LONGEST_PAUSE, |due| due.since(now));
+        self.pause = match more {
+            More::Waiting | More::Came => SHORTEST_PAUSE,
+            More::None if self.counting => SHORTEST_PAUSE,
+            More::None => (self.pause * 2).min(LONGEST_PAUSE),
+        };
+        let pause = due.min(self.pause);
+        tokio::select! {
+            biased;
+            stop = self.stop.changed() => self.input(Input::Asked(stop)),
+            ended = self.child.wait(), if self.seen.is_none() => self.leader_ended(ended),
+            () = tokio::task::yield_now(), if more == More::Came => {}
+            () = tokio::time::sleep(pause), if more != More::Came => {}
+        }
+    }
+
+    fn input(&mut self, input: Input) {
+        for effect in self.machine.take(input, self.clock.now()) {
+            self.carry_out(effect);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        let pid = self.life.pid();
+        match effect {
+            Effect::Interrupt(signal, why) => self.interrupt(signal, why),
+            Effect::SayReported => {
+                let (times, sent) = (self.machine.reported(), self.machine.sent());
+                self.sink.take(Update::InterruptReported { times, sent });
+            }
+            Effect::Kill(why) => {
+                self.intend(Intent::Kill);
+                let group = self.spec.manner == Manner::Group;
+                let sent = if group { group::signal_group(pid, Signal::KILL) } else { self.life.signal(Signal::KILL) };
+                note(pid, sent);
+                self.sink.take(Update::Killed { pid, why });
+            }
+            Effect::KillTree => {
+                self.note_members();
+                self.leftovers.sweep(Force::Kill);
+            }
+            Effect::Unblock(reach) => {
+                let holders = self.kin.holders(reach);
+                self.say_left(&holders);
+                self.leftovers.end(&holders);
+            }
+            Effect::List => {
+                self.counting = true;
+                self.count();
+            }
+            Effect::Sweep(force) => self.leftovers.sweep(force),
+            Effect::Finish => {
+                self.counting = false;
+                self.over = Some((self.clock.now() + PATIENCE, self.lengths()));
+                if self.seen.is_none() {
+                    // The watchdog: what is still there is named, and waited for no longer.
+                    self.note_members();
+                    self.see(Exit::Unseen);
+                }
+            }
+        }
+    }
+
+    fn interrupt(&mut self, signal: ToolSignal, why: Why) {
+        let pid = self.life.pid();
+        self.intend(if self.machine.sent() > 1 { Intent::InterruptAgain } else { Intent::Interrupt });
+        let sent = match signal {
+            ToolSignal::Interrupt => self.life.signal(Signal::INT),
+            ToolSignal::Terminate => group::signal_group(pid, Signal::TERM),
+        };
+        note(pid, sent);
+        self.sink.take(Update::Interrupted { pid, signal, why });
+    }
+
+    /// Records what is about to be done. If that fails, it is done all the same.
+    fn intend(&mut self, intent: Intent) {
+        if let Err(error) = self.record.intend(intent) {
+            tracing::warn!(tool = self.spec.name, ?intent, %error, "an intent could not be recorded");
+        }
+    }
+
+    /// Reads the signs in everything that the tool has printed so far.
+    fn look(&mut self) {
+        let signs = self.spec.signs;
+        let mut found = Vec::new();
+        let mut heard = false;
+        for output in &mut self.outputs {
+            let end = output.head.length();
+            while output.head.offset() < end {
+                let read = output.head.read(|piece| {
+                    found.extend(piece.first.then(|| signs(&piece.text)).flatten());
+                });
+                match read {
+                    Ok(0) => break,
+                    Ok(_) => heard = true,
+                    Err(error) => {
+                        tracing::warn!(tool = self.spec.name, %error, "an output file could not be read");
+                        break;
+                    }
+                }
+            }
+        }
+        if heard {
+            self.input(Input::Heard(None));
+        }
+        for sign in found {
+            self.input(Input::Heard(Some(sign)));
+        }
+    }
+
+    /// Hands on one block of lines of each output, while there is room for them.
+    fn hand_on(&mut self) -> More {
+        let mut more = More::None;
+        for output in &mut self.outputs {
+            if self.sink.room() == Room::None {
+                let waits = output.tail.offset() < output.tail.length();
+                more = if waits && more == More::None { More::Waiting } else { more };
+                continue;
+            }
+            let stream = output.stream;
+            let sink = &mut self.sink;
+            let read = output.tail.read(|piece| sink.take(line(stream, piece)));
+            match read {
+                Ok(0) => {}
+                Ok(_) => more = More::Came,
+                Err(error) => tracing::warn!(tool = self.spec.name, %error, "an output file could not be read"),
+            }
+        }
+        if let (More::Came, Some((until, _))) = (more, &mut self.over) {
+            *until = self.clock.now() + PATIENCE;
+        }
+        more
+    }
+
+    fn leader_ended(&mut self, ended: io::Result<ExitStatus>) {
+        let exit = match ended {
+            Ok(status) => status.code().map(Exit::Code).or(status.signal().map(Exit::Signal)).unwrap_or(Exit::Unseen),
+            Err(error) => {
+                tracing::warn!(tool = self.spec.name, %error, "how a tool ended could not be learned");
+                Exit::Unseen
+            }
+        };
+        self.see(exit);
+        self.intend(Intent::Ended);
+        self.look();
+        self.input(Input::LeaderEnded);
+    }
+
+    fn see(&mut self, exit: Exit) {
+        let took = self.clock.now().since(self.began);
+        self.seen = Some(Seen { exit, took, lengths: self.lengths(), said: false });
+    }
+
+    /// Says the tool's end, once everything that it printed before was handed on.
+    fn say_end(&mut self) {
+        let Some(seen) = &mut self.seen else { return };
+        let gave_up = self.over.is_some_and(|(until, _)| self.clock.now() >= until);
+        let handed_on = self.outputs.iter().zip(seen.lengths).all(|(output, length)| output.tail.offset() >= length);
+        if seen.said || !(handed_on || gave_up) {
+            return;
+        }
+        seen.said = true;
+        let (exit, took) = (seen.exit, seen.took);
+        self.finish_lines();
+        self.sink.take(Update::Finished { exit, took });
+    }
+
+    /// Hands on the line that was never finished.
+    fn finish_lines(&mut self) {
+        for output in &mut self.outputs {
+            let stream = output.stream;
+            let sink = &mut self.sink;
+            output.tail.rest(|piece| sink.take(line(stream, piece)));
+        }
+    }
+
+    fn count(&mut self) {
+        let fresh = self.note_members();
+        let alive = self.leftovers.alive();
+        self.input(Input::Left { alive, fresh });
+    }
+
+    /// Looks twice: a process that starts another and ends while it is looked for could escape one look.
+    fn note_members(&mut self) -> usize {
+        let mut fresh = 0;
+        for _ in 0..2 {
+            let members = self.kin.members();
+            fresh += self.say_left(&members);
+        }
+        fresh
+    }
+
+    fn say_left(&mut self, seen: &[Stat]) -> usize {
+        let updates = self.leftovers.note(seen, self.clock.now());
+        let fresh = updates.len();
+        for update in updates {
+            self.sink.take(update);
+        }
+        fresh
+    }
+
+    fn lengths(&self) -> [u64; 2] {
+        self.outputs.each_ref().map(|output| output.tail.length())
+    }
+
+    /// Lets go of orphans that ended while the tool runs.
+    fn reap(&mut self) {
+        let now = self.clock.now();
+        if group::is_adopting() && now.since(self.reaped) >= REAP_EVERY {
+            self.reaped = now;
+            group::reap_orphans(&[self.life.pid()]);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let now = self.clock.now();
+        let said = self.seen.as_ref().is_some_and(|seen| seen.said);
+        let Some((until, lengths)) = self.over else { return false };
+        let handed_on = self.outputs.iter().zip(lengths).all(|(output, length)| output.tail.offset() >= length);
+        said && (handed_on || now >= until)
+    }
+
+    fn finish(mut self) -> Ended {
+        self.finish_lines();
+        let seen = self.seen.as_ref().expect("a tool is over when its end was seen or given up");
+        let mut left_behind = self.leftovers.report();
+        if seen.exit == Exit::Unseen && !self.life.is_over() {
+            let stat = Stat::of(self.life.pid());
+            let (name, state) = stat.map_or(("?".to_owned(), '?'), |stat| (stat.name, stat.state));
+            left_behind.insert(0, Left { pid: self.life.pid(), name, age: seen.took, state, fate: Fate::Alive });
+        }
+        Ended {
+            pid: self.life.pid(),
+            exit: seen.exit,
+            interrupts_sent: self.machine.sent(),
+            interrupts_reported: self.machine.reported(),
+            why: self.machine.why(),
+            killed: self.machine.killed(),
+            left_behind,
+            took: seen.took,
+        }
+    }
+}
+
+/// What is to be expected of the outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum More {
+    /// Nothing new was there.
+    None,
+    /// Lines came, and more may be there.
+    Came,
+    /// Lines are there, and nobody takes them now.
+    Waiting,
+}
+
+fn line(stream: Stream, piece: Piece<'_>) -> Update {
+    Update::Line { stream, text: piece.text.into_owned(), lossy: piece.lossy, more: piece.more }
+}
+
+fn note(pid: u32, sent: io::Result<()>) {
+    if let Err(error) = sent {
+        // It ended in the same moment; its end is on its way to us.
+        tracing::debug!(pid, %error, "a tool could not be signalled");
+    }
 }

@@ -5,9 +5,11 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use crate::process::proc;
 
 /// A hold on one process: whether it lives, and a sure way to signal it and no other.
 #[derive(Debug)]
@@ -51,6 +53,14 @@ impl Life {
         watched.readable().await.map(|_| ())
     }
 
+    /// Lets go of it if it is a child of ours that has ended. Anybody else's child is left alone.
+    pub(crate) fn reap(&self) {
+        let wanted = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        if let Err(errno) = rustix::process::waitid(WaitId::PidFd(self.descriptor.as_fd()), wanted) {
+            tracing::trace!(pid = self.pid, %errno, "not ours to reap");
+        }
+    }
+
     /// Sends it a signal.
     ///
     /// # Errors
@@ -58,6 +68,16 @@ impl Life {
     pub(crate) fn signal(&self, signal: Signal) -> io::Result<()> {
         Ok(rustix::process::pidfd_send_signal(&self.descriptor, signal)?)
     }
+}
+
+/// Signals a process group by the number of its leader.
+///
+/// The caller knows that the leader was not reaped yet: so long the kernel gives its number to nobody else.
+///
+/// # Errors
+/// When there is nobody in it, or we may not.
+pub(crate) fn signal_group(leader: u32, signal: Signal) -> io::Result<()> {
+    Ok(rustix::process::kill_process_group(number(leader)?, signal)?)
 }
 
 /// Becomes the parent of every orphan among our descendants, so that nothing which a tool started can hide behind a
@@ -70,10 +90,35 @@ pub fn adopt() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
+/// Whether orphans among our descendants become our children: after [`adopt`].
+pub(crate) fn is_adopting() -> bool {
+    rustix::process::child_subreaper().is_ok_and(|on| on.is_some())
+}
+
+/// Our own process group.
+pub(crate) fn own_group() -> u32 {
+    rustix::process::getpgrp().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// Lets go of orphans that became our children and have ended, so that they do not pile up. Programs that we started
+/// ourselves are left alone: those in our own group, and those named by `except`.
+pub fn reap_orphans(except: &[u32]) {
+    let (me, own) = (std::process::id(), own_group());
+    let is_orphan = |stat: &proc::Stat| stat.parent == me && stat.group != own && !except.contains(&stat.pid);
+    for stat in proc::all() {
+        if stat.is_over()
+            && is_orphan(&stat)
+            && let Ok(life) = Life::of(stat.pid)
+        {
+            life.reap();
+        }
+    }
+}
+
 /// The session of a process; none when it is gone.
 pub(crate) fn session_of(pid: u32) -> Option<u32> {
     let session = rustix::process::getsid(Some(number(pid).ok()?)).ok()?;
-    u32::try_from(session.as_raw_nonzero().get()).ok()
+    Some(session.as_raw_nonzero().get().unsigned_abs())
 }
 
 fn number(pid: u32) -> io::Result<Pid> {

@@ -1,1 +1,212 @@
-//! To be written.
+//! Follows a tool's output file and turns it into lines.
+//!
+//! The file is the buffer: nothing here grows with the output. A block is read, its lines are handed on, and what is
+//! not asked for stays in the file. A line longer than a piece is handed on in pieces. Nothing waits for end-of-file;
+//! when the tool has ended, [`Lines::rest`] gives the line that it did not finish.
+//!
+//! What a terminal would have done is done to the text: a carriage return starts the line again, and control
+//! sequences are taken out, so that nothing a tool prints can act on the terminal of a person who reads it.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// The longest piece of a line, in bytes.
+pub(crate) const PIECE: usize = 8 * 1024;
+
+/// How much is read at a time, in bytes.
+const BLOCK: usize = 64 * 1024;
+
+/// How near to the end of a piece a control sequence may begin, to be left for the next piece.
+const ESCAPE_TAIL: usize = 64;
+
+/// One line, or a part of a long one.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Piece<'a> {
+    /// The text, without control characters other than tabs.
+    pub(crate) text: Cow<'a, str>,
+    /// It was not UTF-8.
+    pub(crate) lossy: bool,
+    /// It begins its line.
+    pub(crate) first: bool,
+    /// The next piece goes on with this line.
+    pub(crate) more: bool,
+}
+
+/// A reader of one output file.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    file: File,
+    block: Box<[u8]>,
+    /// The beginning of a line whose end was not read yet; shorter than a piece.
+    carry: Vec<u8>,
+    /// Pieces of the line in `carry` were handed on already.
+    continued: bool,
+    /// How many bytes were read.
+    offset: u64,
+}
+
+impl Lines {
+    /// Opens the file at its beginning.
+    pub(crate) fn open(path: &Path) -> io::Result<Lines> {
+        let file = File::open(path)?;
+        Ok(Lines { file, block: vec![0; BLOCK].into(), carry: Vec::with_capacity(PIECE), continued: false, offset: 0 })
+    }
+
+    /// How long the file is now, in bytes.
+    pub(crate) fn length(&self) -> u64 {
+        self.file.metadata().map_or(self.offset, |metadata| metadata.len())
+    }
+
+    /// How many bytes were read so far.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Reads one block and hands on its lines. Returns how many bytes it was; zero when nothing more is there now.
+    pub(crate) fn read(&mut self, mut visit: impl FnMut(Piece<'_>)) -> io::Result<usize> {
+        let length = loop {
+            match self.file.read(&mut self.block) {
+                Ok(length) => break length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        };
+        self.offset += length as u64;
+        let mut block = &self.block[..length];
+        while let Some(end) = block.iter().position(|byte| *byte == b'\n') {
+            let (line, rest) = (&block[..end], &block[end + 1..]);
+            block = rest;
+            if self.carry.is_empty() && line.len() <= PIECE {
+                visit(piece(line, !self.continued, false));
+            } else {
+                fill(&mut self.carry, &mut self.continued, line, &mut visit);
+                visit(piece(&self.carry, !self.continued, false));
+                self.carry.clear();
+            }
+            self.continued = false;
+        }
+        fill(&mut self.carry, &mut self.continued, block, &mut visit);
+        Ok(length)
+    }
+
+    /// Hands on what is left of a line that was never finished. For when nobody writes any more.
+    pub(crate) fn rest(&mut self, mut visit: impl FnMut(Piece<'_>)) {
+        if !self.carry.is_empty() {
+            visit(piece(&self.carry, !self.continued, false));
+            self.carry.clear();
+        }
+        self.continued = false;
+    }
+}
+
+/// Adds bytes to an unfinished line and hands on every full piece of it. What remains is at most one piece.
+fn fill(carry: &mut Vec<u8>, continued: &mut bool, mut bytes: &[u8], visit: &mut impl FnMut(Piece<'_>)) {
+    while carry.len() + bytes.len() > PIECE {
+        let (fits, rest) = bytes.split_at(PIECE - carry.len());
+        carry.extend_from_slice(fits);
+        bytes = rest;
+        let end = piece_end(carry);
+        visit(piece(&carry[..end], !*continued, true));
+        *continued = true;
+        carry.drain(..end);
+    }
+    carry.extend_from_slice(bytes);
+}
+
+/// Where to cut a piece: not inside a character, nor inside a control sequence that begins near its end.
+fn piece_end(bytes: &[u8]) -> usize {
+    let tail = bytes.len().saturating_sub(ESCAPE_TAIL).max(1);
+    if let Some(escape) = bytes[tail..].iter().rposition(|byte| *byte == 0x1b) {
+        return tail + escape;
+    }
+    let mut end = bytes.len();
+    // A character has at most three bytes after its first.
+    for back in 1..=3.min(bytes.len() - 1) {
+        let byte = bytes[bytes.len() - back];
+        if byte & 0b1100_0000 == 0b1100_0000 {
+            let wanted = byte.leading_ones() as usize;
+            if wanted > back {
+                end = bytes.len() - back;
+            }
+            break;
+        }
+        if byte & 0b1100_0000 != 0b1000_0000 {
+            break;
+        }
+    }
+    end
+}
+
+fn piece(bytes: &[u8], first: bool, more: bool) -> Piece<'_> {
+    let bytes = last_overwrite(bytes);
+    let (text, lossy) = match std::str::from_utf8(bytes) {
+        Ok(text) => (Cow::Borrowed(text), false),
+        Err(_) => (Cow::Owned(String::from_utf8_lossy(bytes).into_owned()), true),
+    };
+    let text = if needs_cleaning(&text) { Cow::Owned(clean(&text)) } else { text };
+    Piece { text, lossy, first, more }
+}
+
+/// What a terminal would show of a line with carriage returns in it: the text after the last one that is followed by
+/// any.
+fn last_overwrite(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| *byte != b'\r').map_or(0, |last| last + 1);
+    let shown = &bytes[..end];
+    shown.iter().rposition(|byte| *byte == b'\r').map_or(shown, |at| &shown[at + 1..])
+}
+
+fn needs_cleaning(text: &str) -> bool {
+    // Bytes of characters beyond ASCII are never below 0x80, so one look at the bytes finds every old control
+    // character; those of U+0080 to U+009F begin with 0xC2.
+    text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) || (!text.is_ascii() && text.chars().any(is_control))
+}
+
+fn is_control(character: char) -> bool {
+    character.is_control() && character != '\t'
+}
+
+/// Takes control sequences out, and every other control character but tabs.
+fn clean(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\u{1b}' => match characters.next() {
+                Some('[') => {
+                    // Parameters and intermediates, up to a final character.
+                    characters.by_ref().find(|next| ('@'..='~').contains(next));
+                }
+                Some(']' | 'P' | 'X' | '^' | '_') => skip_string(&mut characters),
+                // Other sequences have one character, or one more after these.
+                Some('(' | ')' | '*' | '+' | '#' | '%' | ' ') => {
+                    characters.next();
+                }
+                Some(_) | None => {}
+            },
+            '\u{9b}' => {
+                characters.by_ref().find(|next| ('@'..='~').contains(next));
+            }
+            _ if is_control(character) => {}
+            _ => kept.push(character),
+        }
+    }
+    kept
+}
+
+/// Skips a string such as a title or a link, up to BEL or `ESC \`.
+fn skip_string(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    while let Some(next) = characters.next() {
+        if next == '\u{7}' || next == '\u{9c}' {
+            return;
+        }
+        if next == '\u{1b}' && characters.next_if_eq(&'\\').is_some() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "output_tests.rs"]
+mod tests;

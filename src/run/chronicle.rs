@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::clock::{Clock, Instant};
-use crate::event::{Counts, Event};
+use crate::event::{Counts, Event, NoteMade};
 use crate::failure::Failure;
 use crate::run::journal::Journal;
 use crate::run::tally::Tally;
@@ -29,6 +29,11 @@ impl Chronicle {
     pub fn tell(&mut self, step: Option<&str>, event: Event) {
         self.tally.take(&event, self.clock.now());
         self.journal.tell(step, event);
+    }
+
+    /// Tells a fact that has no type of its own.
+    pub fn note(&mut self, text: String) {
+        self.tell(None, Event::NoteMade(NoteMade { text }));
     }
 
     /// Tells what is in flight in this step.

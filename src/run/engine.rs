@@ -13,7 +13,7 @@ use crate::process::{Directly, Stopper};
 use crate::run::link::{Ear, Mouth};
 use crate::run::machine::{Effect, Input, Machine, Strength};
 use crate::run::translate::{self, Place, millis};
-use crate::run::work::{Done, Work};
+use crate::run::work::{Done, Stirred, Work};
 use crate::run::{Answer, Asked, Chronicle, Word};
 use crate::signal::{Signals, StopSignal};
 use crate::step::UpdatesReceiver;
@@ -45,9 +45,8 @@ pub(crate) struct Engine {
 
 /// What the loop was woken by.
 enum Woken {
-    Activity(Box<Done>),
     Update(crate::step::Update),
-    Lock(crate::lock::Change),
+    Work(Stirred),
     Signal(StopSignal),
     Front(Option<Word>),
     Tick,
@@ -75,9 +74,8 @@ impl Engine {
                 biased;
                 signal = senses.signals.next() => Woken::Signal(signal),
                 word = hear(&mut senses.ear) => Woken::Front(word),
-                change = self.work.lock_changed() => Woken::Lock(change),
                 Some(update) = senses.updates.recv() => Woken::Update(update),
-                done = self.work.done() => Woken::Activity(Box::new(done)),
+                stirred = self.work.next() => Woken::Work(stirred),
                 _ = ticks.tick() => Woken::Tick,
             };
             effects = self.heed(woken, senses).await;
@@ -95,14 +93,14 @@ impl Engine {
                 self.tell_update(update);
                 Vec::new()
             }
-            Woken::Activity(done) => {
+            Woken::Work(Stirred::Done(done)) => {
                 while let Some(update) = senses.updates.try_recv() {
                     self.tell_update(update);
                 }
                 let input = self.finish_activity(*done);
                 self.machine.advance(input)
             }
-            Woken::Lock(change) => self.lock_changed(change),
+            Woken::Work(Stirred::Lock(change)) => self.lock_changed(change),
             Woken::Signal(signal) => {
                 let asked = Asked { signal: signal.signal.name().to_owned(), pid: signal.pid, uid: signal.uid };
                 let strength = match signal.signal {
@@ -145,7 +143,7 @@ impl Engine {
     fn act(&mut self, effect: Effect) {
         match effect {
             Effect::Prepare => self.work.prepare(),
-            Effect::Fence(_) => self.work.fence(),
+            Effect::Fence(index) => self.work.fence(index),
             Effect::Begin(index) => {
                 let place = self.work.place(index);
                 self.told.tell(Some(&place.id), place.started());

@@ -21,8 +21,9 @@ use tokio::sync::oneshot;
 
 use crate::clock::{Clock, Instant};
 use crate::event::{Envelope, Event, Hide, OutputDropped};
+use crate::failure::Failure;
 use crate::redact::{Redactor, is_secret_key};
-use crate::run::reports::Reports;
+use crate::run::reports::{Reports, too_slow};
 
 /// The ballast's name in the run directory.
 pub const BALLAST: &str = "ballast";
@@ -80,7 +81,8 @@ pub struct Journal {
 enum Order {
     Tell(Box<Told>),
     Flush(oneshot::Sender<()>),
-    Reports(oneshot::Sender<Option<crate::failure::Failure>>),
+    Reports(oneshot::Sender<Option<Failure>>),
+    SettleNow(mpsc::Sender<()>, Duration),
 }
 
 /// An event with its place in the journal.
@@ -139,12 +141,20 @@ impl Journal {
     }
 
     /// Brings the reports up to date and says why one could not be written. Waits at most this long.
-    pub async fn settle_reports(&mut self, limit: Duration) -> Option<crate::failure::Failure> {
+    pub async fn settle_reports(&mut self, limit: Duration) -> Option<Failure> {
         let (done, seen) = oneshot::channel();
         self.desk.send(Order::Reports(done)).ok()?;
         match tokio::time::timeout(limit, seen).await {
             Ok(answer) => answer.ok().flatten(),
-            Err(_) => Some(crate::run::reports::too_slow(limit)),
+            Err(_) => Some(too_slow(limit)),
+        }
+    }
+
+    /// [`Journal::settle_reports`] and [`Journal::flush`] without a runtime.
+    pub fn settle_now(&mut self, limit: Duration) {
+        let (done, seen) = mpsc::channel();
+        if self.desk.send(Order::SettleNow(done, limit)).is_ok() {
+            let _ = seen.recv_timeout(limit + limit);
         }
     }
 
@@ -184,6 +194,12 @@ impl Desk {
                     }
                 }
                 Order::Reports(done) => self.reports.settle(done),
+                Order::SettleNow(done, limit) => {
+                    self.write();
+                    let _ = self.file.sync_data();
+                    self.reports.settle_now(limit);
+                    let _ = done.send(());
+                }
                 Order::Flush(done) => {
                     self.write();
                     let _ = self.file.sync_data();

@@ -1,1 +1,36 @@
-//! To be written.
+//! One run, from its first event to its verdict: the bridge between the islands.
+//!
+//! A run is two processes of the same program. The front hands a [`Spec`] to the supervisor ([`start`]); the supervisor
+//! ([`supervise`]) owns everything else: the lock, the tools, the journal, the reports.
+//!
+//! # How to read it
+//! [`machine`] decides what is next and [`verdict`] how it ended, both pure. `engine` is the select loop, `work` does
+//! one activity at a time, `translate` turns the islands' words into events, `tally` counts them, [`Journal`] writes
+//! them. A lost lock reaches a tool only because this room hears of the one and tells the other.
+
+mod chronicle;
+mod engine;
+mod journal;
+mod keeping;
+mod link;
+pub mod machine;
+mod reports;
+mod spec;
+mod start;
+mod supervise;
+mod surroundings;
+mod tally;
+mod tidy;
+mod translate;
+pub mod verdict;
+mod work;
+
+pub use chronicle::Chronicle;
+pub use journal::{Journal, Voice, make_ballast};
+pub use link::{Answer, Asked, Ear, Link, Mouth, Word};
+pub use reports::{GoingOn, Paths, Reports};
+pub use spec::{JOURNAL, Mode, Spec};
+pub use start::{Started, start};
+pub use supervise::supervise;
+pub use translate::millis;
+pub use verdict::Verdict;

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::event::Seen;
 use crate::failure::{Code, Failure};
-use crate::report::Junit;
+use crate::report::junit::Junit;
 
 /// The reports of one run.
 #[derive(Debug)]
@@ -25,6 +25,7 @@ pub struct Reports {
 enum Order {
     Heed(String),
     Settle(oneshot::Sender<Option<Failure>>),
+    SettleNow(mpsc::Sender<Option<Failure>>),
 }
 
 /// Where the reports go.
@@ -75,6 +76,16 @@ impl Reports {
     }
 }
 
+impl Reports {
+    /// Waits, without a runtime, until everything heeded so far is written; at most this long.
+    pub fn settle_now(&mut self, limit: Duration) -> Option<Failure> {
+        let pen = self.pen.as_ref()?;
+        let (done, seen) = mpsc::channel();
+        pen.send(Order::SettleNow(done)).ok()?;
+        seen.recv_timeout(limit).unwrap_or_else(|_| Some(too_slow(limit)))
+    }
+}
+
 /// What is said when the reports are not done in time.
 pub fn too_slow(limit: Duration) -> Failure {
     let sentence = format!("the reports were not written within {}s", limit.as_secs());
@@ -83,7 +94,7 @@ pub fn too_slow(limit: Duration) -> Failure {
 
 struct Desk {
     events: Option<(PathBuf, File)>,
-    junit: Option<(PathBuf, Junit)>,
+    junit: Option<Junit>,
     failure: Option<Failure>,
 }
 
@@ -101,7 +112,7 @@ impl Desk {
                 Err(error) => desk.note("events file", path, &error),
             }
         }
-        desk.junit = paths.junit.as_ref().map(|path| (path.clone(), Junit::new(path)));
+        desk.junit = paths.junit.as_deref().map(Junit::new);
         desk
     }
 
@@ -110,6 +121,7 @@ impl Desk {
             match order {
                 Order::Heed(line) => self.heed(&line),
                 Order::Settle(done) => drop(done.send(self.failure.clone())),
+                Order::SettleNow(done) => drop(done.send(self.failure.clone())),
             }
         }
     }
@@ -122,12 +134,11 @@ impl Desk {
             self.events = None;
             self.note("events file", &path, &error);
         }
-        if let Some((path, junit)) = &mut self.junit
+        if let Some(junit) = &mut self.junit
             && let Ok(seen) = Seen::read(line)
-            && let Err(error) = junit.take(&seen)
+            && let Err(failure) = junit.take(&seen)
         {
-            let path = path.clone();
-            self.note("JUnit report", &path, &error);
+            self.failure.get_or_insert(failure);
         }
     }
 

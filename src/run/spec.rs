@@ -108,3 +108,14 @@ impl Spec {
 
 /// The journal's name in the run directory.
 pub const JOURNAL: &str = "events.jsonl";
+
+impl Spec {
+    /// Everything that must never be said, ready for use.
+    pub fn redactor(&self) -> crate::redact::Redactor {
+        let redactor = crate::redact::Redactor::default();
+        for (name, secret) in &self.secrets {
+            redactor.add(name, secret.expose());
+        }
+        redactor
+    }
+}

@@ -12,6 +12,7 @@ pub mod manifests;
 pub mod readiness;
 pub mod record;
 
+mod perform;
 mod updates;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use crate::failure::Failure;
 use crate::process;
 use crate::redact::Redactor;
 
+pub use perform::{find_helm, find_tofu, kept, perform, record_failure, refuse_local_state_in_ci};
 pub use updates::{Updates, UpdatesReceiver, updates};
 
 /// Whether a step may write.
@@ -81,6 +83,8 @@ pub struct Kit {
     pub environment: Vec<(String, String)>,
     /// What must never be said.
     pub redactor: Redactor,
+    /// How long a stop and each wait in it may take.
+    pub limits: process::Limits,
     /// The stop token.
     pub stop: process::StopWatch,
     /// Where updates go.

@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
+use clap::{ArgAction, CommandFactory};
+use dcctl::cli::Cli;
 use dcctl::failure::TABLE;
 
 use crate::tree::{self, Source, Strings};
@@ -17,10 +19,11 @@ struct Generated {
     page: fn() -> String,
 }
 
-const GENERATED: &[Generated] = &[Generated { path: "docs/reference/exit-codes.md", page: exit_codes }];
-
-/// What `dcctl` can be told to do. Pages tell nobody to type anything else.
-const COMMANDS: &[&str] = &["bootstrap", "explain", "help", "install", "lock", "schema"];
+const GENERATED: &[Generated] = &[
+    Generated { path: "docs/reference/cli.md", page: command_line },
+    Generated { path: "docs/reference/events.md", page: dcctl::event::reference_page },
+    Generated { path: "docs/reference/exit-codes.md", page: exit_codes },
+];
 
 /// Every promise that has to have a row, in the order of the page.
 const PROMISES: &[(&str, usize, &[&str])] =
@@ -70,6 +73,63 @@ fn exit_codes() -> String {
         writeln!(page, "| {} | `{}` | {meaning} | {who} | {remedy} |", row.exit, row.name).expect("a string grows");
     }
     page
+}
+
+fn command_line() -> String {
+    let mut page = String::from(
+        "# The command line\n\n\
+         <!-- Generated from src/cli. Change it there and run `make docs`. -->\n\n\
+         An option that has a variable may be given by it instead; what is typed wins.\n",
+    );
+    describe(&Cli::command(), "", &mut page);
+    page
+}
+
+/// A section for each command that people may type, with its options.
+fn describe(command: &clap::Command, above: &str, page: &mut String) {
+    let path = format!("{above}{}", command.get_name());
+    if !command.has_subcommands() {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        let words = std::iter::once(path.clone()).chain(command.get_positionals().map(value));
+        let typed = words.collect::<Vec<_>>().join(" ");
+        let options = if command.get_opts().count() == 0 { "" } else { " [OPTIONS]" };
+        write!(page, "\n## {path}\n\n{about}\n\n```\n{typed}{options}\n```\n").expect("a string grows");
+        let mut rows = command.get_arguments().filter(|arg| !arg.is_hide_set()).map(option).peekable();
+        if rows.peek().is_some() {
+            page.push_str("\n| option | variable | what it is |\n|---|---|---|\n");
+            page.extend(rows);
+        }
+    }
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        describe(below, &format!("{path} "), page);
+    }
+}
+
+/// What an argument takes: one of its choices, or its value's name.
+fn value(argument: &clap::Arg) -> String {
+    let choices = argument.get_possible_values();
+    if choices.is_empty() {
+        return argument.get_value_names().unwrap_or_default().join(" ");
+    }
+    choices.iter().map(clap::builder::PossibleValue::get_name).collect::<Vec<_>>().join("|")
+}
+
+fn option(argument: &clap::Arg) -> String {
+    let takes = matches!(argument.get_action(), ArgAction::Set | ArgAction::Append);
+    let name = match argument.get_long() {
+        Some(long) if takes => format!("--{long} {}", value(argument)),
+        Some(long) => format!("--{long}"),
+        None => value(argument),
+    };
+    let variable = argument.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
+    let mut help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    if let ([default], true) = (argument.get_default_values(), takes) {
+        write!(help, " [default: {}]", default.to_string_lossy()).expect("a string grows");
+    }
+    if argument.is_required_set() && argument.get_long().is_some() {
+        help.push_str(" (required)");
+    }
+    format!("| `{}` | {variable} | {} |\n", name.replace('|', "\\|"), help.replace('|', "\\|"))
 }
 
 #[test]
@@ -205,13 +265,15 @@ fn anchors(page: &str) -> BTreeSet<String> {
 /// A message of the program that a page quotes (as a blockquote) may name more than there is yet.
 #[test]
 fn pages_tell_people_only_commands_that_exist() {
+    let cli = Cli::command();
+    let known: Vec<_> = cli.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
     let mut offences = Vec::new();
     for page in pages() {
         for (number, line) in page.text.lines().enumerate().filter(|(_, line)| !line.starts_with("> ")) {
             let typed = line.match_indices("`dcctl ").map(|(at, _)| &line[at + "`dcctl ".len()..]);
             for words in typed.chain(line.strip_prefix("dcctl ")) {
                 let word: String = words.chars().take_while(char::is_ascii_lowercase).collect();
-                if !word.is_empty() && !COMMANDS.contains(&word.as_str()) {
+                if !word.is_empty() && !known.contains(&word.as_str()) {
                     offences.push(format!("{}:{}: dcctl {word}", page.path, number + 1));
                 }
             }

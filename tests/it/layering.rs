@@ -62,8 +62,8 @@ const BORDERS: &[Border] = &[
     Border { path: "clap", within: &["cli/"], why: "only `cli` knows how a command line is parsed" },
     Border {
         path: "rustix::process",
-        within: &["process/group.rs", "process/detach.rs", "config/env.rs"],
-        why: "processes are signalled, adopted and reaped in one place; the environment's reader asks who we are",
+        within: &["process/group.rs", "process/detach.rs"],
+        why: "processes are signalled, adopted and reaped in one place",
     },
     Border {
         path: "libc",
@@ -90,40 +90,50 @@ fn has_a_row(file: &Source) -> bool {
     !["src/lib.rs", "src/main.rs"].contains(&file.path.as_str())
 }
 
-/// Every name that follows `root::`, with its offset: one for a plain path, one an item for a group.
-fn mentions(code: &str, root: &str) -> Vec<(usize, String)> {
+/// A name that follows `root::`.
+struct Mention<'a> {
+    /// Where the path begins.
+    at: usize,
+    name: String,
+    /// What follows the name.
+    after: &'a str,
+}
+
+/// Every name that follows `root::`: one for a plain path, one an item for a group.
+fn mentions<'a>(code: &'a str, root: &'a str) -> Vec<Mention<'a>> {
     let mut found = Vec::new();
     for at in tree::words(code, root) {
         if code[..at].trim_end().ends_with("::") {
             continue;
         }
         let Some(tail) = code[at + root.len()..].trim_start().strip_prefix("::") else { continue };
-        let tail = tail.trim_start();
-        match tail.strip_prefix('{') {
-            Some(group) => found.extend(members(group).into_iter().map(|name| (at, name))),
-            None => found.push((at, name_at(tail))),
-        }
+        let items = heads(tail.trim_start());
+        found.extend(items.into_iter().map(|head| {
+            let name = name_at(head);
+            Mention { at, after: &head[name.len()..], name }
+        }));
     }
     found
 }
 
-/// The first name of each item of a use group; `text` begins after its opening brace.
-fn members(text: &str) -> Vec<String> {
-    let (mut names, mut depth, mut expected) = (Vec::new(), 1_usize, true);
-    for (at, c) in text.char_indices() {
+/// Where each item begins: one for a plain path, several for a use group.
+fn heads(path: &str) -> Vec<&str> {
+    let Some(group) = path.strip_prefix('{') else { return vec![path] };
+    let (mut heads, mut depth, mut expected) = (Vec::new(), 1_usize, true);
+    for (at, c) in group.char_indices() {
         match c {
             '{' => depth += 1,
             '}' if depth == 1 => break,
             '}' => depth -= 1,
             ',' => expected = expected || depth == 1,
             c if expected && !c.is_whitespace() => {
-                names.push(name_at(&text[at..]));
+                heads.push(&group[at..]);
                 expected = false;
             }
             _ => {}
         }
     }
-    names
+    heads
 }
 
 fn name_at(text: &str) -> String {
@@ -139,7 +149,7 @@ fn a_module_imports_only_what_the_table_allows() {
             offences.push(format!("{}: `{module}` has no row in the import table", file.path));
             continue;
         };
-        for (at, name) in mentions(&file.code(Strings::Kept), "crate") {
+        for Mention { at, name, .. } in mentions(&file.code(Strings::Kept), "crate") {
             if name != module && !allowed.contains(&name.as_str()) {
                 offences.push(format!("{}: `{module}` may not import `crate::{name}`", file.place(at)));
             }
@@ -185,14 +195,14 @@ fn a_module_is_reached_by_its_crate_path_alone() {
     let mut offences = Vec::new();
     for file in tree::rust(&["src/"]) {
         let code = file.code(Strings::Blanked);
-        for (at, name) in mentions(&code, "super") {
+        for Mention { at, name, .. } in mentions(&code, "super") {
             let top = file.path.matches('/').count() == 1 || file.path.ends_with("/mod.rs");
             if name == "super" || top && modules.contains(&name.as_str()) {
                 offences.push(format!("{}: write `crate::…` for `super::{name}`", file.place(at)));
             }
         }
         if file.path != "src/main.rs" {
-            for (at, _) in mentions(&code, "dcctl") {
+            for Mention { at, .. } in mentions(&code, "dcctl") {
                 offences.push(format!("{}: write `crate::…` for `dcctl::…`", file.place(at)));
             }
         }
@@ -235,21 +245,28 @@ fn foreign_vocabularies_stop_at_their_borders() {
     tree::obey("a foreign vocabulary is used beyond its border:", &offences);
 }
 
-/// Where code reaches into a foreign crate, or into one module of it.
+/// Where code reaches into a foreign crate; of one module of it, only where it can do something. Types may travel, and
+/// so may questions: what begins with `get` changes nothing.
 fn crossings(code: &str, path: &str) -> Vec<usize> {
     let (root, module) = path.split_once("::").map_or((path, None), |(root, module)| (root, Some(module)));
-    let reached = |(at, name): (usize, String)| module.is_none_or(|module| module == name).then_some(at);
-    mentions(code, root).into_iter().filter_map(reached).collect()
+    let reached = |mention: &Mention| module.is_none_or(|module| module == mention.name && may_act(mention.after));
+    mentions(code, root).iter().filter(|mention| reached(mention)).map(|mention| mention.at).collect()
+}
+
+/// Whether what follows a module's name is more than types, whose names begin with a capital, and questions.
+fn may_act(after: &str) -> bool {
+    let Some(items) = after.trim_start().strip_prefix("::") else { return true };
+    heads(items.trim_start()).iter().any(|head| !head.starts_with(char::is_uppercase) && !head.starts_with("get"))
 }
 
 #[test]
 fn the_walk_sees_every_form_of_an_import() {
     let code = "use crate::{clock, failure::{Code, Failure}, lock::keeper};\nfn a() { crate :: event::b(); }\n\
                 pub(crate) use crate::redact::Secret; macro_rules! m { () => { $crate::signal::c() } }";
-    let names: Vec<_> = mentions(code, "crate").into_iter().map(|(_, name)| name).collect();
+    let names: Vec<_> = mentions(code, "crate").into_iter().map(|mention| mention.name).collect();
     assert_eq!(names, ["clock", "failure", "lock", "event", "redact", "signal"]);
-    assert_eq!(
-        crossings("use rustix::{fs, process::Pid}; rustix::time::now(); a::rustix::process", "rustix::process"),
-        [4]
-    );
+    let calls = "use rustix::{fs, process::kill}; use rustix::process::{Pid, self}; rustix::process::kill_process(a); ";
+    assert_eq!(crossings(calls, "rustix::process").len(), 3);
+    let none = "use rustix::{fs, process::Pid}; use rustix::process::{Pid, Signal}; rustix::process::getpid(); a::rustix::process";
+    assert!(crossings(none, "rustix::process").is_empty());
 }

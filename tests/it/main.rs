@@ -3,4 +3,5 @@
 mod docs;
 mod laws;
 mod layering;
+mod process;
 mod tree;

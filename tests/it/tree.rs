@@ -52,7 +52,7 @@ impl Source {
 
     /// Where test code begins: at the start of a file of tests, at the test module of another, else at its end.
     pub(crate) fn tests_begin(&self) -> usize {
-        if self.path.starts_with("tests/") || self.path.ends_with("/tests.rs") || self.path.contains("/tests/") {
+        if self.path.starts_with("tests/") || self.path.ends_with("tests.rs") || self.path.contains("/tests/") {
             return 0;
         }
         let gate = "#[cfg(test)]";

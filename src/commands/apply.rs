@@ -1,0 +1,224 @@
+//! `dcctl install` and `dcctl bootstrap`: gathers everything about a run, then hands it to the front.
+//!
+//! Whatever is wrong here is a refusal: it is told like a run that ended at once, and nothing was started.
+
+use std::path::{Path, PathBuf};
+
+use crate::cli::{ApplyOptions, BootstrapArgs, InstallArgs};
+use crate::clock::Instant;
+use crate::cluster::{Kubeconfig, Proxies, Sources, kubeconfig};
+use crate::commands::{Desk, complain, runtime, terminal};
+use crate::config::{Bundle, Given, Inputs, Job};
+use crate::failure::{Code, Failure};
+use crate::front::{self, Refusal, Surroundings};
+use crate::pipeline::{Plan, Verb};
+use crate::redact::Redactor;
+use crate::run::{Mode, Spec};
+
+mod files;
+
+/// `dcctl install`.
+pub(crate) fn install(desk: &Desk, args: InstallArgs) -> u8 {
+    apply(desk, Asked { verb: Verb::Install, instance: None, build: false, options: args.apply })
+}
+
+/// `dcctl bootstrap INSTANCE`.
+pub(crate) fn bootstrap(desk: &Desk, args: BootstrapArgs) -> u8 {
+    let BootstrapArgs { instance, build, apply: options } = args;
+    apply(desk, Asked { verb: Verb::Bootstrap, instance: Some(instance), build, options })
+}
+
+/// What was asked for.
+struct Asked {
+    verb: Verb,
+    instance: Option<String>,
+    build: bool,
+    options: ApplyOptions,
+}
+
+impl Asked {
+    fn mode(&self) -> Mode {
+        if self.options.dry_run { Mode::DryRun } else { Mode::Act }
+    }
+}
+
+/// A new run's id: 16 hexadecimal digits from the system's source of randomness.
+pub(crate) fn new_run_id() -> String {
+    let number = getrandom::u64().expect("the system has a source of randomness");
+    format!("{number:016x}")
+}
+
+fn apply(desk: &Desk, asked: Asked) -> u8 {
+    let began = desk.clock.now();
+    let run = new_run_id();
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(failure) => {
+            complain(&failure);
+            return failure.code.exit();
+        }
+    };
+    let report = asked.options.report.clone();
+    let showing = || terminal::showing(desk, report.output, report.color);
+    let mut folder = files::RunFolder::none();
+    let redactor = Redactor::default();
+    let refused = |asked: &Asked, failure: Failure| {
+        let refusal = Refusal {
+            failure,
+            run: run.clone(),
+            began,
+            command: asked.verb.word().to_owned(),
+            instance: asked.instance.clone(),
+            kube_context: asked.options.target.kube_context.clone(),
+            mode: asked.mode(),
+            events_file: asked.options.report.events_file.clone(),
+            junit: asked.options.report.junit.clone(),
+            redactor: redactor.clone(),
+        };
+        front::refuse(refusal, showing())
+    };
+    let code = runtime.block_on(async {
+        // Armed before anything else: from here on a signal is a request to stop and never an end.
+        let signals = crate::signal::install()
+            .map_err(|error| Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error));
+        let gathered = signals.and_then(|signals| gather(desk, &asked, &run, began, &mut folder).map(|spec| (signals, spec)));
+        let (signals, spec) = match gathered {
+            Ok(ready) => ready,
+            Err(failure) => return refused(&asked, failure),
+        };
+        match start(desk, spec, signals, showing()).await {
+            Ok(code) => {
+                folder.keep();
+                code
+            }
+            Err(failure) => refused(&asked, failure),
+        }
+    });
+    runtime.shutdown_background();
+    code
+}
+
+async fn start(desk: &Desk, spec: Spec, signals: crate::signal::Signals, showing: front::Showing) -> Result<u8, Failure> {
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::new(Code::CommandFailed, "this program cannot tell where it is").because(&error)
+    })?;
+    let surroundings = Surroundings {
+        program,
+        environment: spec.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        clock: desk.clock.clone(),
+        signals,
+        complaints: terminal::stderr(),
+        terminal: terminal::foreground(),
+    };
+    front::run(spec, showing, surroundings).await
+}
+
+/// Everything about the run, in the order in which mistakes are best told: options, bundle, kubeconfig, variables.
+fn gather(
+    desk: &Desk,
+    asked: &Asked,
+    run: &str,
+    began: Instant,
+    folder: &mut files::RunFolder,
+) -> Result<Spec, Failure> {
+    let options = &asked.options;
+    let environment = &desk.environment;
+    let events_file = files::report_path("--events-file", options.report.events_file.as_deref())?;
+    let junit = files::report_path("--junit", options.report.junit.as_deref())?;
+    let values = files::values(&options.values)?;
+    *folder = files::RunFolder::make(options.report.run_dir.as_deref(), environment, desk.clock.wall(), run)?;
+    let run_dir = folder.path().to_path_buf();
+    let written = Bundle::open(&options.bundle, &run_dir.join("bundle"))?;
+    let kubeconfig = find_kubeconfig(desk, &options.target)?;
+    let kubeconfig_path = run_dir.join("kubeconfig");
+    let given = Given::gather(&options.vars, &options.var_files, environment)?;
+    let inputs = Inputs {
+        instance: asked.instance.clone(),
+        kube_context: kubeconfig.context().to_owned(),
+        kubeconfig: kubeconfig_path.clone(),
+        run_id: run.to_owned(),
+        given,
+    };
+    let bundle = written.resolve(&inputs)?;
+    let job = Job::detect(environment, std::process::id());
+    let state_dir = files::state_dir(options.state_dir.as_deref(), asked.instance.as_deref(), kubeconfig.context(), environment)?;
+    crate::step::refuse_local_state_in_ci(&bundle, job.ci, options.state_dir.is_some())?;
+    kubeconfig.write(&kubeconfig_path)?;
+    let tools = environment.for_tools();
+    let secrets = secrets(&bundle, &kubeconfig);
+    Ok(Spec {
+        run: run.to_owned(),
+        began,
+        began_at: desk.clock.wall(),
+        plan: Plan::of(asked.verb),
+        mode: asked.mode(),
+        instance: asked.instance.clone(),
+        bundle,
+        bundle_path: options.bundle.file_name().map_or_else(|| ".".to_owned(), |name| name.to_string_lossy().into_owned()),
+        kube_context: kubeconfig.context().to_owned(),
+        server: kubeconfig.server().to_owned(),
+        user: environment.user_name(),
+        host: files::host_name(),
+        notes: notes(desk, &kubeconfig, &job),
+        job,
+        run_dir,
+        kubeconfig: kubeconfig_path,
+        proxy: proxies(desk),
+        state_dir,
+        values,
+        build: asked.build,
+        force_conflicts: !options.no_force_conflicts,
+        keep_output: options.keep_output,
+        tofu: options.tofu.clone(),
+        helm: options.helm.clone(),
+        environment: tools.kept,
+        dropped: tools.dropped,
+        path: environment.text("PATH").unwrap_or_default().to_owned(),
+        events_file,
+        junit,
+        stop_after: options.stop_after,
+        secrets,
+    })
+}
+
+/// The kubeconfig's one context that the run uses.
+pub(crate) fn find_kubeconfig(desk: &Desk, target: &crate::cli::TargetOptions) -> Result<Kubeconfig, Failure> {
+    let environment = &desk.environment;
+    let sources = Sources {
+        explicit: target.kubeconfig.clone(),
+        list: environment.raw("KUBECONFIG").map(ToOwned::to_owned),
+        home: environment.home(),
+        service_host: environment.text("KUBERNETES_SERVICE_HOST").map(str::to_owned),
+        service_port: environment.text("KUBERNETES_SERVICE_PORT").map(str::to_owned),
+        service_account: None,
+    };
+    kubeconfig::load(&sources, target.kube_context.as_deref())
+}
+
+/// What the client may use to get to the API server.
+pub(crate) fn proxies(desk: &Desk) -> Proxies {
+    let first = |names: [&str; 2]| names.into_iter().find_map(|name| desk.environment.text(name)).map(str::to_owned);
+    Proxies { https: first(["HTTPS_PROXY", "https_proxy"]), except: first(["NO_PROXY", "no_proxy"]) }
+}
+
+fn secrets(bundle: &Bundle, kubeconfig: &Kubeconfig) -> std::collections::BTreeMap<String, crate::redact::Secret> {
+    let of_bundle = bundle.secrets().enumerate().map(|(index, (name, secret))| (format!("{index} {name}"), secret.clone()));
+    of_bundle.chain(kubeconfig.secrets()).collect()
+}
+
+fn notes(desk: &Desk, kubeconfig: &Kubeconfig, job: &Job) -> Vec<String> {
+    // What CI systems empty when a job ends: credentials that lie there end with it, the run may not.
+    let temporary: Vec<PathBuf> =
+        ["RUNNER_TEMP", "CI_PROJECT_DIR", "WORKSPACE", "TMPDIR"].iter().filter_map(|name| desk.environment.path(name)).collect();
+    let mut notes = kubeconfig.warnings(desk.clock.wall(), &temporary);
+    if let Some(system) = job.system {
+        notes.push(format!("this run was started by {}", system.title()));
+    }
+    notes
+}
+
+/// Makes a path absolute without looking at the file system.
+fn absolute(option: &str, path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path)
+        .map_err(|error| Failure::new(Code::OptionInvalid, format!("{option} {} is not a path", path.display())).because(&error))
+}

@@ -1,0 +1,158 @@
+//! The paths of a run: its own folder, where reports go, where state lives.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use crate::commands::apply::absolute;
+use crate::config::Environment;
+use crate::failure::{Code, Failure};
+use crate::run::{JOURNAL, make_ballast};
+
+/// The run's folder. It is removed again when the command never became a run.
+pub(crate) struct RunFolder {
+    path: PathBuf,
+    ours: bool,
+}
+
+impl RunFolder {
+    /// No folder yet.
+    pub(crate) fn none() -> RunFolder {
+        RunFolder { path: PathBuf::new(), ours: false }
+    }
+
+    /// Makes the folder, readable by this user alone, with its ballast.
+    pub(crate) fn make(given: Option<&Path>, environment: &Environment, now: Timestamp, run: &str) -> Result<RunFolder, Failure> {
+        let path = match given {
+            Some(path) => absolute("--run-dir", path)?,
+            None => default_folder(environment, now, run)?,
+        };
+        if path.join(JOURNAL).exists() {
+            let sentence = format!("--run-dir {} already holds the journal of another run", path.display());
+            return Err(Failure::new(Code::OptionInvalid, sentence).hint("give each run a folder of its own"));
+        }
+        let ours = !path.exists();
+        let folder = RunFolder { path, ours };
+        folder.prepare().map_err(|error| {
+            let sentence = format!("the run directory {} cannot be used", folder.path.display());
+            Failure::new(Code::RunDirUnusable, sentence).because(&error)
+        })?;
+        Ok(folder)
+    }
+
+    fn prepare(&self) -> std::io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
+        make_ballast(&self.path)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The run began: the folder stays.
+    pub(crate) fn keep(&mut self) {
+        self.ours = false;
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        if self.ours {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// `runs/TIME-RUN` in the user's state folder. A folder that others could have made first has to be ours.
+fn default_folder(environment: &Environment, now: Timestamp, run: &str) -> Result<PathBuf, Failure> {
+    let state = environment.state_folder();
+    let foreign = fs::metadata(&state).is_ok_and(|state| state.uid() != rustix::process::geteuid().as_raw());
+    if foreign {
+        let sentence = format!("the state folder {} belongs to another user", state.display());
+        return Err(Failure::new(Code::RunDirUnusable, sentence).hint("give a folder of your own with --run-dir"));
+    }
+    Ok(state.join("runs").join(format!("{}-{run}", now.strftime("%Y%m%dT%H%M%SZ"))))
+}
+
+/// A report's path, absolute. Devices and descriptors are refused: they mean another file in the supervisor.
+pub(crate) fn report_path(option: &str, given: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
+    let Some(given) = given else { return Ok(None) };
+    let path = absolute(option, given)?;
+    let refuse = |why: &str| Err(Failure::new(Code::OptionInvalid, format!("{option} {}: {why}", given.display())));
+    if path.starts_with("/dev") || path.starts_with("/proc") {
+        return refuse("is a device of this process; use --output jsonl to get the events on standard output");
+    }
+    match fs::metadata(&path) {
+        Ok(found) if found.is_dir() => refuse("is a folder; name a file in it"),
+        Ok(found) if found.file_type().is_fifo() && option == "--junit" => refuse("is a pipe; the report is replaced as a whole, so it has to be a file"),
+        Ok(_) | Err(_) => Ok(Some(path)),
+    }
+}
+
+/// Values files, absolute, each of them there.
+pub(crate) fn values(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    given
+        .iter()
+        .map(|given| {
+            let path = absolute("--values", given)?;
+            if path.is_file() { Ok(path) } else { Err(Failure::new(Code::OptionInvalid, format!("--values {}: there is no such file", given.display()))) }
+        })
+        .collect()
+}
+
+/// Where local OpenTofu state lives: `--state-dir`, else a folder of the instance, or of the cluster for what all
+/// instances share.
+pub(crate) fn state_dir(
+    given: Option<&Path>,
+    instance: Option<&str>,
+    context: &str,
+    environment: &Environment,
+) -> Result<PathBuf, Failure> {
+    if let Some(given) = given {
+        return absolute("--state-dir", given);
+    }
+    let Some(home) = environment.home() else {
+        let sentence = "there is no home folder, so nowhere for OpenTofu state to live";
+        return Err(Failure::new(Code::OptionInvalid, sentence).hint("name a folder with --state-dir"));
+    };
+    let base = home.join(".devicechain");
+    Ok(match instance {
+        Some(instance) => base.join("instances").join(instance),
+        None => base.join("clusters").join(file_name(context)),
+    })
+}
+
+/// A context's name as a folder's: contexts may hold slashes and colons.
+fn file_name(context: &str) -> String {
+    let kept = |character: char| character.is_ascii_alphanumeric() || matches!(character, '.' | '-' | '_');
+    let name: String = context.chars().map(|character| if kept(character) { character } else { '_' }).collect();
+    if name.trim_matches('.').is_empty() { "_".to_owned() } else { name }
+}
+
+/// This machine's name, for the holder identity.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_makes_a_folder_name() {
+        for (context, name) in [("kind-kind", "kind-kind"), ("arn:aws:eks/prod", "arn_aws_eks_prod"), ("..", "_")] {
+            assert_eq!(file_name(context), name);
+        }
+    }
+
+    #[test]
+    fn devices_are_refused_as_reports() {
+        for path in ["/dev/stdout", "/proc/self/fd/1", "/dev/fd/3"] {
+            let failure = report_path("--events-file", Some(Path::new(path))).expect_err(path);
+            assert_eq!(failure.code, Code::OptionInvalid);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The terminal, if there is one: the only place that opens standard output and standard error.
+
+use std::io::{IsTerminal, Write};
+
+use crate::cli::{Color as Wanted, Output};
+use crate::commands::Desk;
+use crate::config::env::Color as Hint;
+use crate::front::{Form, Showing, Terminal};
+use crate::report::human::{Color, Options, Screen, ToolOutput};
+
+/// Columns where there is no terminal to ask: what CI systems show without wrapping.
+const PLAIN_WIDTH: usize = 100;
+
+/// Standard output.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that opens standard output")]
+pub(crate) fn stdout() -> Box<dyn Write + Send> {
+    Box::new(std::io::stdout())
+}
+
+/// Standard error.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that opens standard error")]
+pub(crate) fn stderr() -> Box<dyn Write + Send> {
+    Box::new(std::io::stderr())
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that looks at standard output")]
+fn stdout_is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// How a run is shown, from what was asked for and where it goes.
+pub(crate) fn showing(desk: &Desk, output: Option<Output>, color: Wanted) -> Showing {
+    let terminal = stdout_is_terminal();
+    let output = output.unwrap_or(if terminal { Output::Human } else { Output::Jsonl });
+    let form = match output {
+        Output::Jsonl => Form::Jsonl,
+        Output::Human => Form::Human(Options {
+            color: if is_coloured(color, desk.environment.color(), terminal) { Color::On } else { Color::Off },
+            screen: if terminal { Screen::Live } else { Screen::Plain },
+            width: width().unwrap_or(PLAIN_WIDTH),
+            output: ToolOutput::OnFailure,
+        }),
+    };
+    Showing { out: stdout(), complaints: stderr(), form, clock: desk.clock.clone(), width }
+}
+
+fn is_coloured(wanted: Wanted, hint: Hint, terminal: bool) -> bool {
+    match (wanted, hint) {
+        (Wanted::Always, _) | (Wanted::Auto, Hint::Always) => true,
+        (Wanted::Never, _) | (Wanted::Auto, Hint::Never) => false,
+        (Wanted::Auto, Hint::OnTerminal) => terminal,
+    }
+}
+
+/// The columns of the terminal that standard output is.
+fn width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    (size.ws_col >= 20).then_some(usize::from(size.ws_col))
+}
+
+/// Whether a person's Ctrl+C reaches this process: standard input is a terminal whose foreground group we are in.
+pub(crate) fn foreground() -> Terminal {
+    let stdin = rustix::stdio::stdin();
+    let group = rustix::process::getpgrp();
+    match rustix::termios::tcgetpgrp(stdin) {
+        Ok(front) if front == group => Terminal::Foreground,
+        Ok(_) | Err(_) => Terminal::None,
+    }
+}
+
+/// Standard error as the writer of the program's own diagnostics.
+#[expect(clippy::disallowed_methods, reason = "this is the one place that opens standard error")]
+pub(crate) fn stderr_of_the_log() -> std::io::Stderr {
+    std::io::stderr()
+}

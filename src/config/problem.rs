@@ -1,0 +1,118 @@
+//! What is wrong with a configuration: collected, sorted, and said at once.
+
+use crate::config::tree::Position;
+use crate::failure::{Code, Failure};
+
+/// More than this many are not read anyway; the rest is counted.
+const MOST: usize = 20;
+
+/// One mistake.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Problem {
+    pub(crate) code: Code,
+    pub(crate) place: Place,
+    /// What is wrong and what to write instead, without a full stop.
+    pub(crate) what: String,
+}
+
+/// Where a mistake is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// In a file that has positions, at a field.
+    File { file: String, at: Option<Position>, field: String },
+    /// Somewhere else, by the name that people know it by: `--var replicas`.
+    Elsewhere(String),
+}
+
+/// The mistakes found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Problems(Vec<Problem>);
+
+impl Problem {
+    pub(crate) fn elsewhere(place: impl Into<String>, what: impl Into<String>) -> Problem {
+        Problem { code: Code::VariableInvalid, place: Place::Elsewhere(place.into()), what: what.into() }
+    }
+
+    fn sentence(&self) -> String {
+        self.place.sentence(&self.what)
+    }
+}
+
+impl Place {
+    /// The place, and what is to be said about it.
+    pub(crate) fn sentence(&self, what: &str) -> String {
+        match self {
+            Place::Elsewhere(place) => format!("{place}: {what}"),
+            Place::File { file, at, field } => {
+                let at = at.map_or_else(String::new, |at| format!(":{}:{}", at.line, at.column));
+                let field = if field.is_empty() { String::new() } else { format!(" {field}:") };
+                format!("{file}{at}:{field} {what}")
+            }
+        }
+    }
+}
+
+impl Problems {
+    pub(crate) fn add(&mut self, problem: Problem) {
+        if !self.0.contains(&problem) {
+            self.0.push(problem);
+        }
+    }
+
+    /// All of them as one failure, or none. The bundle's own mistakes come first, because whoever gives a variable
+    /// cannot mend them; then the order is that of the file.
+    pub(crate) fn into_failure(mut self) -> Option<Failure> {
+        self.0.sort_by(|left, right| (left.code, &left.place).cmp(&(right.code, &right.place)));
+        let (first, rest) = self.0.split_first()?;
+        let mut failure = match rest.len() {
+            0 => Failure::new(first.code, first.sentence()),
+            more => Failure::new(first.code, format!("{} (the first of {} mistakes)", first.sentence(), more + 1)),
+        };
+        for problem in rest.iter().take(MOST - 1) {
+            failure = failure.cause(problem.sentence());
+        }
+        if rest.len() >= MOST {
+            failure = failure.cause(format!("and {} more", rest.len() + 1 - MOST));
+        }
+        Some(failure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(line: u64, code: Code, what: &str) -> Problem {
+        let at = Some(Position { line, column: 3 });
+        Problem {
+            code,
+            place: Place::File { file: "b.yaml".to_owned(), at, field: "verify[0]".to_owned() },
+            what: what.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_bundles_own_mistakes_come_first_and_then_the_order_of_the_file() {
+        let mut problems = Problems::default();
+        problems.add(at(2, Code::VariableInvalid, "not given"));
+        problems.add(at(9, Code::BundleInvalid, "unknown key"));
+        problems.add(at(4, Code::BundleInvalid, "wrong"));
+        problems.add(at(4, Code::BundleInvalid, "wrong"));
+        let failure = problems.into_failure().expect("a failure");
+        assert_eq!(failure.code, Code::BundleInvalid);
+        assert_eq!(failure.message, "b.yaml:4:3: verify[0]: wrong (the first of 3 mistakes)");
+        assert_eq!(failure.causes, ["b.yaml:9:3: verify[0]: unknown key", "b.yaml:2:3: verify[0]: not given"]);
+    }
+
+    #[test]
+    fn what_nobody_reads_is_counted() {
+        let mut problems = Problems::default();
+        for line in 1..=25 {
+            problems.add(at(line, Code::BundleInvalid, "wrong"));
+        }
+        let failure = problems.into_failure().expect("a failure");
+        assert_eq!(failure.causes.len(), 20);
+        assert_eq!(failure.causes.last().map(String::as_str), Some("and 5 more"));
+        assert_eq!(Problems::default().into_failure(), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! What the front does when the supervisor is gone: reads its verdict from the journal, or writes one.
+//!
+//! Written here is only what was seen: that the supervisor ended without a verdict, which programs it had started and
+//! nobody saw end, and what the journal last said about the lock.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::event::{self, Event, LockEnd, RunOutcome, Seen};
+use crate::failure::{Code, Failure};
+use crate::run::{GoingOn, Journal, Paths, Reports, Spec, Voice};
+
+/// How long the front waits for its own last lines to be written.
+const FLUSH: Duration = Duration::from_secs(5);
+
+/// The exit code in the journal's last line, if that is a verdict. Reads the end of the file only.
+pub(crate) fn verdict_of(journal: &Path) -> Option<u8> {
+    let mut file = File::open(journal).ok()?;
+    let length = file.metadata().ok()?.len();
+    let longest = event::LONGEST_LINE as u64 + 1;
+    file.seek(SeekFrom::Start(length.saturating_sub(longest))).ok()?;
+    let mut end = Vec::new();
+    file.read_to_end(&mut end).ok()?;
+    let line = end.strip_suffix(b"\n")?.rsplit(|byte| *byte == b'\n').next()?;
+    match Seen::read(std::str::from_utf8(line).ok()?).ok()?.event {
+        Some(Event::RunFinished(finished)) => Some(finished.exit_code),
+        _ => None,
+    }
+}
+
+/// What a journal without a verdict tells.
+#[derive(Debug, Default)]
+struct Remains {
+    next_seq: u64,
+    holder: Option<String>,
+    held: bool,
+    programs: BTreeMap<String, u32>,
+    resources: BTreeMap<String, ()>,
+    counts: event::Counts,
+}
+
+impl Remains {
+    fn read(journal: &Path) -> io::Result<Remains> {
+        let mut remains = Remains::default();
+        let text = String::from_utf8_lossy(&std::fs::read(journal)?).into_owned();
+        for seen in text.lines().filter_map(|line| Seen::read(line).ok()) {
+            remains.next_seq = seen.seq + 1;
+            remains.take(seen.event);
+        }
+        Ok(remains)
+    }
+
+    fn take(&mut self, event: Option<Event>) {
+        match event {
+            Some(Event::RunStarted(started)) => self.holder = started.holder,
+            Some(Event::LockClaimed(_)) => self.held = true,
+            Some(Event::LockReleased(_) | Event::LockLost(_)) => self.held = false,
+            Some(Event::ProcessStarted(started)) => drop(self.programs.insert(started.program, started.pid)),
+            Some(Event::ProcessFinished(finished)) => drop(self.programs.remove(&finished.program)),
+            Some(Event::ResourceStarted(started)) => drop(self.resources.insert(started.address, ())),
+            Some(Event::ResourceCompleted(completed)) => drop(self.resources.remove(&completed.address)),
+            Some(Event::ResourceFailed(failed)) => drop(self.resources.remove(&failed.address)),
+            Some(Event::StepFinished(_)) => self.counts.steps.done += 1,
+            _ => {}
+        }
+    }
+}
+
+/// Writes the verdict of a run whose supervisor was killed, and returns its exit code.
+///
+/// # Errors
+/// When the journal can neither be read nor written.
+pub(crate) fn write(spec: &Spec, clock: &Arc<dyn Clock>) -> Result<u8, Failure> {
+    let path = spec.journal();
+    let unusable = |error: &io::Error| {
+        let sentence = format!("the supervisor of this run was killed, and its journal {} cannot be used", path.display());
+        Failure::new(Code::SupervisorKilled, sentence).because(error)
+    };
+    let remains = Remains::read(&path).map_err(|error| unusable(&error))?;
+    end_torn_line(&path).map_err(|error| unusable(&error))?;
+    let reports =
+        Reports::start(Paths { events: spec.events_file.clone(), junit: spec.junit.clone(), going_on: GoingOn::Yes });
+    let redactor = spec.redactor();
+    let voice = Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: remains.next_seq };
+    let mut journal = Journal::open(&path, voice, reports).map_err(|error| unusable(&error))?;
+    let finished = finished(spec, remains, crate::run::millis(journal.elapsed()));
+    let code = finished.exit_code;
+    journal.tell(None, Event::RunFinished(finished));
+    journal.settle_now(FLUSH);
+    Ok(code)
+}
+
+/// A line that was cut off in the middle is ended, so that readers skip it alone.
+fn end_torn_line(path: &Path) -> io::Result<()> {
+    let mut file = File::options().read(true).append(true).open(path)?;
+    if file.metadata()?.len() == 0 {
+        return Ok(());
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    if last != *b"\n" {
+        file.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+fn finished(spec: &Spec, remains: Remains, duration_ms: u64) -> event::RunFinished {
+    let mut failure = Failure::new(Code::SupervisorKilled, "the process that owned this run was killed");
+    for (program, pid) in &remains.programs {
+        failure = failure.cause(format!("nobody saw the end of {program} (process {pid}); it may still be at work"));
+    }
+    let mut next = Vec::new();
+    if !remains.programs.is_empty() {
+        next.push("wait until the processes named above are gone".to_owned());
+    }
+    if remains.held {
+        next.push("see the lock with `dcctl lock status`: it was left behind and nobody renews it".to_owned());
+    }
+    next.push(format!("run `dcctl {}` again: it reconciles what was left half done", spec.subject()));
+    event::RunFinished {
+        subject: spec.subject(),
+        outcome: RunOutcome::Failed,
+        exit_code: failure.code.exit(),
+        failure: Some(event::Failed::from(failure)),
+        lock: if remains.held { LockEnd::Left } else { LockEnd::NeverTaken },
+        holder: remains.holder.filter(|_| remains.held),
+        counts: remains.counts,
+        unfinished: remains.resources.into_keys().collect(),
+        kept: vec![event::Kept { what: "the run directory".to_owned(), path: spec.run_dir.display().to_string() }],
+        next,
+        dry_run: spec.mode == crate::run::Mode::DryRun,
+        duration_ms,
+    }
+}

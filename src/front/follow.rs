@@ -1,0 +1,62 @@
+//! Follows a growing file line by line, without asking the clock: the kernel says when it has grown.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+
+/// How much is read at a time.
+const BLOCK: usize = 64 * 1024;
+
+/// A file that grows.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    file: File,
+    watch: Option<OwnedFd>,
+    unread: Vec<u8>,
+}
+
+impl Follower {
+    /// Follows this file from its beginning.
+    pub(crate) fn open(path: &Path) -> io::Result<Follower> {
+        let file = File::options().create(true).append(true).read(true).open(path)?;
+        // Where the kernel offers no watch (or no more of them) the wait below is bounded and the file is looked at.
+        let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
+            .and_then(|watch| inotify::add_watch(&watch, path, WatchFlags::MODIFY).map(|_| watch))
+            .ok();
+        Ok(Follower { file, watch, unread: Vec::new() })
+    }
+
+    /// The whole lines that are there now, each with its line feed. A torn last line waits for its rest.
+    pub(crate) fn lines(&mut self) -> io::Result<Vec<String>> {
+        let mut block = vec![0; BLOCK];
+        let count = self.file.read(&mut block)?;
+        self.unread.extend_from_slice(&block[..count]);
+        let Some(end) = self.unread.iter().rposition(|byte| *byte == b'\n') else { return Ok(Vec::new()) };
+        let rest = self.unread.split_off(end + 1);
+        let whole = std::mem::replace(&mut self.unread, rest);
+        let text = String::from_utf8_lossy(&whole);
+        Ok(text.split_inclusive('\n').map(str::to_owned).collect())
+    }
+
+    /// Waits until the file has grown, at most this long.
+    pub(crate) fn wait(&self, limit: Duration) {
+        let limit = Timespec {
+            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(limit.subsec_nanos()),
+        };
+        match &self.watch {
+            Some(watch) => {
+                let mut descriptors = [PollFd::new(watch, PollFlags::IN)];
+                let _ = rustix::event::poll(&mut descriptors, Some(&limit));
+                let mut noted = [0; 4096];
+                while rustix::io::read(watch, &mut noted).is_ok_and(|count| count > 0) {}
+            }
+            None => drop(rustix::event::poll(&mut [], Some(&limit))),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A command that never became a run is told all the same: to standard output, to the events file, and as one error
+//! case of the JUnit report, so that a CI job finds what it waits for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::clock::{Clock, Instant};
+use crate::event::{self, Envelope, Event, LockEnd};
+use crate::failure::Failure;
+use crate::front::show::{Screening, Showing};
+use crate::redact::Redactor;
+use crate::run::{GoingOn, Paths, Reports, Verdict};
+
+/// How long the reports may take.
+const REPORTS: Duration = Duration::from_secs(5);
+
+/// A command that was refused, as far as it is known.
+pub struct Refusal {
+    /// Why.
+    pub failure: Failure,
+    /// The id of the run that it would have been.
+    pub run: String,
+    /// When the front began.
+    pub began: Instant,
+    /// The command, `install`.
+    pub command: String,
+    /// Its instance.
+    pub instance: Option<String>,
+    /// The kubeconfig's name for the cluster, if it got so far.
+    pub kube_context: Option<String>,
+    /// Whether it was to be a dry run.
+    pub mode: crate::run::Mode,
+    /// `--events-file`.
+    pub events_file: Option<PathBuf>,
+    /// `--junit`.
+    pub junit: Option<PathBuf>,
+    /// What must never be said.
+    pub redactor: Redactor,
+}
+
+/// Tells the refusal and returns its exit code.
+pub fn refuse(refusal: Refusal, showing: Showing) -> u8 {
+    let clock = showing.clock.clone();
+    let verdict = Verdict::refused(refusal.failure.clone());
+    let exit = verdict.exit();
+    let mut reports = Reports::start(Paths {
+        events: refusal.events_file.clone(),
+        junit: refusal.junit.clone(),
+        going_on: GoingOn::No,
+    });
+    let mut screen = Screening::new(showing);
+    for (seq, event) in (0..).zip(events(&refusal, &verdict, clock.as_ref())) {
+        let elapsed = clock.now().since(refusal.began);
+        let line = Envelope::new(seq, clock.wall(), elapsed, &refusal.run, None, &event).render(&refusal.redactor);
+        reports.heed(&line);
+        screen.show(&line);
+    }
+    reports.settle_now(REPORTS);
+    exit
+}
+
+fn events(refusal: &Refusal, verdict: &Verdict, clock: &dyn Clock) -> [Event; 3] {
+    let Failure { code, message, causes, hints } = &refusal.failure;
+    let dry_run = refusal.mode == crate::run::Mode::DryRun;
+    let subject = match &refusal.instance {
+        Some(instance) => format!("{} {instance}", refusal.command),
+        None => refusal.command.clone(),
+    };
+    let detail: Vec<&str> = causes.iter().map(String::as_str).collect();
+    [
+        Event::RunStarted(event::RunStarted {
+            schema: event::SCHEMA_ID.to_owned(),
+            schema_version: event::SCHEMA_VERSION.to_owned(),
+            dcctl: env!("CARGO_PKG_VERSION").to_owned(),
+            command: refusal.command.clone(),
+            instance: refusal.instance.clone(),
+            bundle: None,
+            kube_context: refusal.kube_context.clone(),
+            server: None,
+            holder: None,
+            ci: None,
+            run_dir: None,
+            stop_budget: None,
+            dry_run,
+        }),
+        Event::Diagnostic(event::Diagnostic {
+            severity: event::Severity::Error,
+            code: Some(code.name().to_owned()),
+            origin: "dcctl".to_owned(),
+            summary: message.clone(),
+            detail: detail.join("\n"),
+            address: None,
+            source: None,
+        }),
+        Event::RunFinished(event::RunFinished {
+            subject,
+            outcome: verdict.outcome,
+            exit_code: verdict.exit(),
+            failure: Some(event::Failed::from(&refusal.failure)),
+            lock: LockEnd::NeverTaken,
+            holder: None,
+            counts: event::Counts::default(),
+            unfinished: Vec::new(),
+            kept: Vec::new(),
+            next: if hints.is_empty() { vec![code.row().remedy.to_owned()] } else { hints.clone() },
+            dry_run,
+            duration_ms: crate::run::millis(clock.now().since(refusal.began)),
+        }),
+    ]
+}

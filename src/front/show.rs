@@ -1,0 +1,165 @@
+//! Shows the journal on standard output, on a thread of its own.
+//!
+//! A standard output that is gone (`| head`) is said once on standard error and changes nothing else: the journal is
+//! still followed to its end.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::clock::Clock;
+use crate::event::{Event, Seen};
+use crate::front::follow::Follower;
+use crate::report::human::{Human, Options, Screen};
+use crate::report::jsonl::Jsonl;
+
+/// How often a live line is redrawn.
+const REDRAW: Duration = Duration::from_millis(200);
+/// How long the thread waits before it looks at a file that the kernel does not watch.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What standard output carries.
+#[derive(Debug, Clone, Copy)]
+pub enum Form {
+    /// The lines themselves.
+    Jsonl,
+    /// Readable lines.
+    Human(Options),
+}
+
+/// How and where a run is shown.
+pub struct Showing {
+    /// Standard output.
+    pub out: Box<dyn Write + Send>,
+    /// Where it is said that standard output is gone.
+    pub complaints: Box<dyn Write + Send>,
+    /// What it carries.
+    pub form: Form,
+    /// The clocks, for the live line.
+    pub clock: Arc<dyn Clock>,
+    /// The width of the terminal, asked again before each redraw.
+    pub width: fn() -> Option<usize>,
+}
+
+/// The thread that shows.
+pub(crate) struct Shown {
+    lines: Arc<AtomicU64>,
+    done: oneshot::Receiver<()>,
+}
+
+impl Shown {
+    /// Waits until everything is shown, as long as it gets on.
+    pub(crate) async fn drain(mut self, stalled: Duration) {
+        loop {
+            let before = self.lines.load(Ordering::Relaxed);
+            match tokio::time::timeout(stalled, &mut self.done).await {
+                Ok(_) => return,
+                Err(_) if self.lines.load(Ordering::Relaxed) == before => return,
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Starts showing this journal.
+pub(crate) fn start(journal: PathBuf, showing: Showing) -> Shown {
+    let lines = Arc::new(AtomicU64::new(0));
+    let (finished, done) = oneshot::channel();
+    let counter = lines.clone();
+    let body = move || {
+        let mut screen = Screening::new(showing);
+        if let Ok(mut follower) = Follower::open(&journal) {
+            follow(&mut follower, &mut screen, &counter);
+        }
+        let _ = finished.send(());
+    };
+    // Without the thread nothing is shown, and the run goes on all the same; `done` is closed and nobody waits.
+    let _ = thread::Builder::new().name("show".to_owned()).spawn(body);
+    Shown { lines, done }
+}
+
+fn follow(follower: &mut Follower, screen: &mut Screening, counter: &AtomicU64) {
+    loop {
+        let Ok(lines) = follower.lines() else { return };
+        if lines.is_empty() {
+            screen.tick();
+            follower.wait(screen.patience());
+            continue;
+        }
+        for line in lines {
+            let last = screen.show(&line);
+            counter.fetch_add(1, Ordering::Relaxed);
+            if last {
+                return;
+            }
+        }
+    }
+}
+
+/// Standard output, in one of its forms.
+pub(crate) struct Screening {
+    form: Drawn,
+    complaints: Box<dyn Write + Send>,
+    clock: Arc<dyn Clock>,
+    width: fn() -> Option<usize>,
+    live: bool,
+    gone: bool,
+}
+
+enum Drawn {
+    Jsonl(Jsonl<Box<dyn Write + Send>>),
+    Human(Box<Human<Box<dyn Write + Send>>>),
+}
+
+impl Screening {
+    pub(crate) fn new(showing: Showing) -> Screening {
+        let Showing { out, complaints, form, clock, width } = showing;
+        let live = matches!(form, Form::Human(Options { screen: Screen::Live, .. }));
+        let form = match form {
+            Form::Jsonl => Drawn::Jsonl(Jsonl::new(out)),
+            Form::Human(options) => Drawn::Human(Box::new(Human::new(out, options))),
+        };
+        Screening { form, complaints, clock, width, live, gone: false }
+    }
+
+    /// Shows one line; says whether it was the verdict.
+    pub(crate) fn show(&mut self, line: &str) -> bool {
+        let seen = Seen::read(line);
+        let last = matches!(&seen, Ok(Seen { event: Some(Event::RunFinished(_)), .. }));
+        if !self.gone {
+            let shown = match (&mut self.form, &seen) {
+                (Drawn::Jsonl(out), _) => out.take(line),
+                (Drawn::Human(human), Ok(seen)) => human.take(seen),
+                (Drawn::Human(_), Err(_)) => Ok(()),
+            };
+            self.note(shown);
+        }
+        last
+    }
+
+    fn tick(&mut self) {
+        if let (false, true, Drawn::Human(human)) = (self.gone, self.live, &mut self.form) {
+            if let Some(width) = (self.width)() {
+                human.set_width(width);
+            }
+            let shown = human.tick(self.clock.now());
+            self.note(shown);
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        if self.live { REDRAW } else { LOOK }
+    }
+
+    fn note(&mut self, shown: io::Result<()>) {
+        if let Err(error) = shown {
+            self.gone = true;
+            let _ = writeln!(self.complaints, "dcctl: standard output is gone ({error}); the run goes on");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What the keeper tells while a run goes on.
+
+use std::time::Duration;
+
+use crate::clock::Instant;
+use crate::failure::Failure;
+use crate::lock::protocol::Lost;
+
+/// Something happened to the lock. [`Change::Lost`] comes at most once, and then nothing but the release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A renewal is known to have succeeded.
+    Renewed {
+        /// The Lease that it renewed.
+        uid: String,
+        /// When it was sent. The lock counts as lost one validity after that.
+        sent_at: Instant,
+    },
+    /// An attempt to renew, or to ask whether the lock is still ours, failed. It is tried again.
+    RenewalFailed {
+        /// Why.
+        failure: Failure,
+        /// How long ago the last good renewal was sent.
+        age: Duration,
+    },
+    /// The lock is lost: stop at once, gracefully, and write nothing more.
+    Lost(Lost),
+    /// The last renewal has ended, and the Lease is being given back now.
+    Releasing {
+        /// The Lease. From here on, a Lease that is not there was released.
+        uid: String,
+    },
+}

@@ -1,0 +1,151 @@
+//! The keeper: a run's end of its lock.
+//!
+//! The work is done on a thread of its own, with a runtime and a client of its own, so that a full pipe, a slow disk, a
+//! hung look-up or a busy step cannot cost the lease. This side only sends commands and waits for answers; none of its
+//! calls blocks a thread.
+//!
+//! # In which order to call it
+//! Arm the signal handlers, write down the identity, then [`Keeper::claim`]. Before each step [`Keeper::fence`].
+//! Whatever came of the claim, at the end [`Keeper::release`]: after every program of the run is proved dead, and after
+//! the intent was written down. Only a forced end calls [`Keeper::leave`] instead.
+//!
+//! Dropping a keeper never blocks and never gives the lock back: something of the run may still be at work.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{oneshot, watch};
+
+use crate::clock::Clock;
+use crate::failure::{Code, Failure};
+use crate::lock::change::Change;
+use crate::lock::driver::{Command, Driver, Ends, Left, Standing};
+use crate::lock::fence::{self, Fence};
+use crate::lock::protocol::life::Life;
+use crate::lock::protocol::{ClaimError, Claimed, Lost, Released};
+use crate::lock::record::Request;
+use crate::lock::store::LeaseStore;
+use crate::lock::thread;
+use crate::lock::timing::Timing;
+
+/// A run's end of its lock.
+#[derive(Debug)]
+pub struct Keeper {
+    commands: UnboundedSender<Command>,
+    changes: Option<UnboundedReceiver<Change>>,
+    standing: watch::Receiver<Standing>,
+    holder: String,
+    timing: Timing,
+    clock: Arc<dyn Clock>,
+}
+
+impl Keeper {
+    /// Starts a keeper on its own thread. `make_store` is called there, inside the thread's runtime: a client made in it
+    /// belongs to that runtime. Whatever goes wrong is the answer to [`Keeper::claim`].
+    pub fn start<S, F>(make_store: F, request: Request, timing: Timing, clock: Arc<dyn Clock>) -> Keeper
+    where
+        S: LeaseStore,
+        F: FnOnce() -> Result<S, Failure> + Send + 'static,
+    {
+        let (keeper, driver, ends) = Keeper::parts(request, timing, clock);
+        thread::start(make_store, driver, ends, timing);
+        keeper
+    }
+
+    /// Both ends of a keeper, and nothing that runs yet.
+    pub(crate) fn parts(
+        request: Request,
+        timing: Timing,
+        clock: Arc<dyn Clock>,
+    ) -> (Keeper, impl FnOnce(Ends) -> Driver + Send + 'static, Ends) {
+        let (commands, their_commands) = unbounded_channel();
+        let (their_changes, changes) = unbounded_channel();
+        let (their_standing, standing) = watch::channel(Standing::default());
+        let keeper = Keeper {
+            commands,
+            changes: Some(changes),
+            standing,
+            holder: request.holder.to_string(),
+            timing,
+            clock: Arc::clone(&clock),
+        };
+        let driver = move |ends| Driver::new(Life::new(request, timing), timing, clock, ends);
+        (keeper, driver, Ends { commands: their_commands, changes: their_changes, standing: their_standing })
+    }
+
+    /// Claims the lock. It may be called again after an error, and given up by dropping it; the claim then goes on
+    /// until [`Keeper::release`] settles it.
+    pub async fn claim(&self) -> Result<Claimed, ClaimError> {
+        let (ours, answer) = oneshot::channel();
+        // A keeper that has ended drops the sender, which is an answer too.
+        drop(self.commands.send(Command::Claim(ours)));
+        answer.await.unwrap_or_else(|_| Err(ClaimError::Failed(broken())))
+    }
+
+    /// Whether a new step may begin: the API server is asked. When it cannot answer, what the last renewal proved counts
+    /// for as long as it may. Call it at every step boundary, and start nothing on an error.
+    pub async fn fence(&self) -> Result<(), Lost> {
+        let (ours, answer) = oneshot::channel();
+        drop(self.commands.send(Command::Check(ours)));
+        if let Ok(Ok(answer)) = tokio::time::timeout(self.timing.no_new_step_after(), answer).await {
+            answer?;
+        }
+        self.by_the_clock()
+    }
+
+    /// What is known without asking. It was known when the answer was given; this says whether it still counts.
+    fn by_the_clock(&self) -> Result<(), Lost> {
+        let Standing { fence, lost, .. } = self.standing.borrow().clone();
+        let Some(fence) = fence else { return Err(lost.unwrap_or_else(|| Lost::Broken(broken()))) };
+        let now = self.clock.now();
+        match Fence::standing(&fence, self.timing, now) {
+            fence::Standing::Firm => Ok(()),
+            fence::Standing::Weak => Err(Lost::Unsure { age: fence.age(now), why: None }),
+            fence::Standing::Fallen => Err(Lost::Expired { age: fence.age(now), why: None }),
+        }
+    }
+
+    /// Writes notes beside the holder's name, by the keys of [`crate::lock::notes`]; `None` takes a note away. It renews
+    /// at once, in the background.
+    pub fn note(&self, notes: BTreeMap<String, Option<String>>) {
+        drop(self.commands.send(Command::Note(notes)));
+    }
+
+    /// What happens to the lock from now on. It ends when the keeper has ended.
+    ///
+    /// # Panics
+    /// When it is called a second time: there is one listener.
+    pub fn changes(&mut self) -> UnboundedReceiver<Change> {
+        self.changes.take().expect("the changes of a keeper have one listener")
+    }
+
+    /// Gives the lock back, and settles what came of a claim without an answer. It takes at most the release budget, goes
+    /// on when this future is dropped, and answers the same when it is called again.
+    ///
+    /// The caller has proved that nothing of the run is alive, and has written down that it releases now.
+    pub async fn release(&self) -> Released {
+        drop(self.commands.send(Command::Release));
+        let mut standing = self.standing.clone();
+        let limit = self.timing.release_budget() + self.timing.request_timeout();
+        let ended = tokio::time::timeout(limit, standing.wait_for(|standing| standing.released.is_some())).await;
+        if let Ok(Ok(standing)) = ended
+            && let Some(released) = &standing.released
+        {
+            return released.clone();
+        }
+        match self.standing.borrow().left {
+            Left::OnRequest => Released::Left(Failure::new(Code::StoppedForced, "the lock was left, as asked")),
+            Left::No => Released::Unknown { holder: self.holder.clone(), why: broken() },
+        }
+    }
+
+    /// Stops renewing and leaves the Lease as it is: for a forced end. A release that goes on is cut off.
+    pub fn leave(&self) {
+        drop(self.commands.send(Command::Leave));
+    }
+}
+
+fn broken() -> Failure {
+    Failure::new(Code::Internal, "the thread that keeps the lock does not answer")
+}

@@ -1,0 +1,159 @@
+//! The Lease in the API server. The only file of the lock that knows `kube`.
+//!
+//! Requests are made one by one, each with a time-out of its own, and are never sent a second time by us. The client has
+//! to be one that does not retry either (`default_retry = false`): a create that is retried behind our back comes back
+//! as "exists", and the run would take its own lock for somebody else's. Bodies are written and read as plain JSON, so
+//! that no field is lost that a typed Lease does not know.
+
+use std::error::Error;
+use std::time::Duration;
+
+use kube::Client;
+use kube::client::{AuthError, Body};
+use kube::core::Request;
+use kube::core::params::{DeleteParams, GetParams, PostParams, Preconditions};
+use serde_json::{Value, json};
+
+use crate::clock;
+use crate::failure::{Code, Failure};
+use crate::lock::record::{NAME, NAMESPACE, Record};
+use crate::lock::reply::Reply;
+use crate::lock::store::{Created, Deleted, LeaseStore, Replaced, Trouble};
+use crate::lock::timing::Timing;
+
+/// Who the API server writes down as the author of our fields.
+const FIELD_MANAGER: &str = "dcctl";
+/// How hyper's client names an error before anything was sent. Its type is not ours to name.
+const NOT_CONNECTED: &str = "client error (Connect)";
+
+/// The one Lease of a cluster, in its API server.
+#[derive(Clone)]
+pub struct LeaseApi {
+    client: Client,
+    leases: Request,
+    namespaces: Request,
+    limit: Duration,
+}
+
+impl std::fmt::Debug for LeaseApi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LeaseApi").field("limit", &self.limit).finish_non_exhaustive()
+    }
+}
+
+/// One request, before it is HTTP.
+enum Call<'a> {
+    Create(&'a Value),
+    CreateNamespace,
+    Read,
+    Replace(&'a Record),
+    Delete { uid: &'a str, version: &'a str },
+}
+
+impl LeaseApi {
+    /// The lock of the cluster that the client talks to. The client must not retry by itself, and its connect time-out
+    /// should be shorter than [`Timing::request_timeout`], so that "could not connect" is not "no answer".
+    pub fn new(client: Client, timing: Timing) -> LeaseApi {
+        LeaseApi {
+            client,
+            leases: Request::new(format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")),
+            namespaces: Request::new("/api/v1/namespaces"),
+            limit: timing.request_timeout(),
+        }
+    }
+
+    async fn send(&self, call: Call<'_>) -> Result<Reply, Trouble> {
+        let ours = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let built = match call {
+            Call::Create(draft) => self.leases.create(&ours, draft.to_string().into_bytes()),
+            Call::CreateNamespace => {
+                let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+                self.namespaces.create(&ours, namespace.to_string().into_bytes())
+            }
+            Call::Read => self.leases.get(NAME, &GetParams::default()),
+            Call::Replace(record) => self.leases.replace(NAME, &ours, record.json().to_string().into_bytes()),
+            Call::Delete { uid, version } => {
+                let preconditions =
+                    Preconditions { uid: Some(uid.to_owned()), resource_version: Some(version.to_owned()) };
+                self.leases
+                    .delete(NAME, &DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() })
+            }
+        };
+        let request = built.map_err(|error| {
+            Trouble::Refused(
+                Failure::new(Code::Internal, "a request about the lock could not be built").because(&error),
+            )
+        })?;
+        let exchange = async {
+            let response = self.client.send(request.map(Body::from)).await?;
+            let code = response.status().as_u16();
+            let body = response.into_body().collect_bytes().await?;
+            Ok::<_, kube::Error>(Reply::new(code, &body))
+        };
+        match tokio::time::timeout(self.limit, exchange).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(error)) => Err(transport(&error)),
+            Err(_) => Err(Trouble::Unclear(Failure::new(
+                Code::ClusterUnreachable,
+                format!("the API server gave no answer about the lock within {}", clock::human(self.limit)),
+            ))),
+        }
+    }
+}
+
+impl LeaseStore for LeaseApi {
+    async fn create(&self, draft: &Value) -> Result<Created, Trouble> {
+        self.send(Call::Create(draft)).await?.created()
+    }
+
+    async fn create_namespace(&self) -> Result<(), Trouble> {
+        self.send(Call::CreateNamespace).await?.namespace_created()
+    }
+
+    async fn read(&self) -> Result<Option<Record>, Trouble> {
+        self.send(Call::Read).await?.read()
+    }
+
+    async fn replace(&self, record: &Record) -> Result<Replaced, Trouble> {
+        self.send(Call::Replace(record)).await?.replaced()
+    }
+
+    async fn delete(&self, uid: &str, version: &str) -> Result<Deleted, Trouble> {
+        self.send(Call::Delete { uid, version }).await?.deleted()
+    }
+}
+
+/// An exchange that came to no reply.
+fn transport(error: &kube::Error) -> Trouble {
+    let chain = chain(error);
+    if chain.iter().any(|error| error.is::<AuthError>()) {
+        // What a credential plugin prints may be a secret, so nothing of the error is repeated.
+        let message = "the credentials of this kubeconfig could not be renewed: its credential plugin failed";
+        return Trouble::Unsent(Failure::new(Code::CredentialsRefused, message));
+    }
+    let innermost = chain.last().map(ToString::to_string).unwrap_or_default();
+    if !chain.iter().any(|error| error.to_string() == NOT_CONNECTED) {
+        let message = "the connection to the API server was lost while it was asked about the lock";
+        return Trouble::Unclear(Failure::new(Code::ClusterUnreachable, message).cause(innermost));
+    }
+    let certificate = |error: &&(dyn Error + 'static)| {
+        matches!(error.downcast_ref::<rustls::Error>(), Some(rustls::Error::InvalidCertificate(_)))
+    };
+    Trouble::Unsent(if chain.iter().any(certificate) {
+        Failure::new(Code::ClusterUntrusted, "the API server's certificate is not trusted").cause(innermost)
+    } else {
+        Failure::new(Code::ClusterUnreachable, "the API server cannot be reached").cause(innermost)
+    })
+}
+
+/// An error and everything beneath it. What an `io::Error` wraps is beneath it too, though it is not its source.
+fn chain<'a>(error: &'a (dyn Error + 'static)) -> Vec<&'a (dyn Error + 'static)> {
+    let mut chain = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        chain.push(error);
+        let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        next = wrapped.map(|inner| inner as &(dyn Error + 'static)).or_else(|| error.source());
+    }
+    chain
+}

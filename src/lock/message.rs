@@ -1,0 +1,181 @@
+//! What people are told about the lock. The sentences are those of the documents, each on one line.
+//!
+//! Everything that comes out of a Lease was written by somebody else: control characters in it are replaced before it
+//! reaches a terminal or a log.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::clock;
+use crate::failure::{Code, Failure};
+use crate::lock::observation::Observation;
+use crate::lock::protocol::{ClaimError, Lost};
+use crate::lock::record::{NAME, NAMESPACE};
+
+/// The longest piece of a Lease that is shown.
+const LONGEST_PIECE: usize = 300;
+
+/// What to say about a lock that somebody else holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Busy {
+    /// The sentence.
+    pub text: String,
+    /// Which of the two forms it has: by this machine's clock the lock is older than its validity. That is evidence and
+    /// not a verdict. It chooses the exit status, and decides nothing else.
+    pub stale: bool,
+    /// How long ago the lock was renewed, by this machine's clock; none if the Lease does not say.
+    pub age: Option<Duration>,
+}
+
+impl Busy {
+    /// The failure code of a run that is blocked by such a lock.
+    pub fn code(&self) -> Code {
+        if self.stale { Code::LockHeldStale } else { Code::LockHeld }
+    }
+}
+
+/// The message about a held lock, in one of its two forms.
+pub fn busy(seen: &Observation, kube_context: &str, wall: Timestamp) -> Busy {
+    let age = seen.age(wall);
+    let stale = seen.looks_stale(wall);
+    let working = seen.record().instance().map(|id| format!(" (working on instance \"{}\")", plain(id)));
+    let working = working.unwrap_or_default();
+    let holder = plain(seen.holder().unwrap_or("nobody"));
+    let text = if stale {
+        let renewed = match age {
+            Some(age) => format!("last renewed {} ago", clock::human(age)),
+            None => "does not say when it renewed".to_owned(),
+        };
+        format!(
+            "this cluster{working} is claimed by {holder}, which {renewed} — by this machine's clock that looks stale, \
+             but a clock that disagrees looks the same. If that process is genuinely gone, take the claim with `{}`, \
+             which checks properly before it steals",
+            reclaim_command(kube_context),
+        )
+    } else {
+        format!(
+            "this cluster{working} is being worked on by {holder}, which renewed {} ago; wait for it to finish rather \
+             than running a second apply against the same cluster",
+            clock::human(age.unwrap_or_default()),
+        )
+    };
+    Busy { text, stale, age }
+}
+
+/// The command that takes a lock whose run is gone.
+pub fn reclaim_command(kube_context: &str) -> String {
+    format!("dcctl instances reclaim --kube-context {}", shell_word(kube_context))
+}
+
+/// What a run says that may not begin its next step.
+pub fn lost_before(step: &str, lost: &Lost) -> String {
+    format!("stopping before \"{step}\": {}", why(lost))
+}
+
+/// What a run says that loses its lock within a step.
+pub fn lost_during(step: &str, lost: &Lost) -> String {
+    format!("stopping \"{step}\": {}", why(lost))
+}
+
+/// Why the run may not go on.
+fn why(lost: &Lost) -> String {
+    let because = |why: &Option<Failure>| why.as_ref().map(|why| format!(" ({})", why.message)).unwrap_or_default();
+    match lost {
+        Lost::Taken { by } => {
+            format!("this cluster was reclaimed by another operator: it is now held by {}", plain(by))
+        }
+        Lost::Gone => "this cluster's lock was reclaimed or deleted: nobody holds it now".to_owned(),
+        Lost::Expired { age, why } => format!(
+            "this cluster's lock could not be renewed for {}, which is longer than it is valid; by now another run may \
+             rightly hold it{}",
+            clock::human(*age),
+            because(why),
+        ),
+        Lost::Unsure { age, why } => format!(
+            "this cluster's lock was last renewed {} ago, and whether it is still ours cannot be asked now{}",
+            clock::human(*age),
+            because(why),
+        ),
+        Lost::Broken(failure) => format!("this run does not hold this cluster's lock: {}", failure.message),
+    }
+}
+
+/// The failure of a run that may not go on, `message` being one of the sentences above.
+pub fn lost_failure(message: String, lost: &Lost) -> Failure {
+    let code = if let Lost::Broken(_) = lost { Code::Internal } else { Code::LockLost };
+    let failure = Failure::new(code, message);
+    match lost {
+        Lost::Expired { why: Some(why), .. } | Lost::Unsure { why: Some(why), .. } | Lost::Broken(why) => {
+            why.causes.iter().fold(failure, |failure, cause| failure.cause(cause.clone()))
+        }
+        Lost::Taken { .. } | Lost::Gone | Lost::Expired { why: None, .. } | Lost::Unsure { why: None, .. } => failure,
+    }
+}
+
+/// The failure of a run that did not get the lock.
+pub fn claim_failure(error: &ClaimError, kube_context: &str, wall: Timestamp) -> Failure {
+    match error {
+        ClaimError::Busy(seen) => {
+            let busy = busy(seen, kube_context, wall);
+            Failure::new(busy.code(), busy.text)
+        }
+        ClaimError::BeingDeleted(seen) => {
+            let finalizers = plain(&seen.record().finalizers().join(", "));
+            let message = format!(
+                "the lock of this cluster (Lease {NAME} in {NAMESPACE}) is free, but it is being deleted and cannot be \
+                 claimed: finalizers keep it: {finalizers}"
+            );
+            Failure::new(Code::LockHeldStale, message)
+                .hint("Whoever put the finalizers on the Lease has to take them off.")
+        }
+        ClaimError::NamespaceTerminating(failure) => failure
+            .clone()
+            .hint(format!("Wait until the namespace {NAMESPACE} is gone, then run the same command again.")),
+        ClaimError::Forbidden(failure) | ClaimError::Failed(failure) => failure.clone(),
+        ClaimError::Contended => Failure::new(
+            Code::LockHeld,
+            format!(
+                "the lock of this cluster (Lease {NAME} in {NAMESPACE}) changed hands under every attempt to claim it"
+            ),
+        )
+        .hint("Run the same command again."),
+        ClaimError::Unsettled { holder, why } => why.causes.iter().fold(
+            Failure::new(
+                why.code,
+                format!(
+                    "the API server gave no answer to the claim, and whether the lock bears this run's identity \
+                     ({holder}) cannot be read: {}",
+                    why.message
+                ),
+            ),
+            |failure, cause| failure.cause(cause.clone()),
+        ),
+        ClaimError::GivenUp => Failure::new(Code::StoppedClean, "the claim was given up because a stop was requested"),
+    }
+}
+
+/// Text out of a Lease, without anything that a terminal or a log would act on.
+pub(crate) fn plain(text: &str) -> String {
+    let harmless = |c: char| if c.is_control() || is_invisible(c) { '\u{fffd}' } else { c };
+    let mut plain: String = text.chars().take(LONGEST_PIECE).map(harmless).collect();
+    if text.chars().nth(LONGEST_PIECE).is_some() {
+        plain.push('…');
+    }
+    plain
+}
+
+/// Characters that change the direction of what follows, or show nothing.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// A word as a shell reads it.
+fn shell_word(word: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':' | '@' | '=' | '+' | ',');
+    if !word.is_empty() && word.chars().all(safe) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}

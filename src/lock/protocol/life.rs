@@ -1,0 +1,354 @@
+//! The whole life of one run's lock: claim it, hold it, give it back.
+//!
+//! [`Life`] joins the machines of this folder. It is given commands, answers and ticks, and says what is to be sent and
+//! what is to be told. It notices when the fence falls: that is an instant in its state, due like everything else that
+//! it waits for, not a check between two attempts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::clock::Instant;
+use crate::failure::{Code, Failure};
+use crate::lock::change::Change;
+use crate::lock::fence::Fence;
+use crate::lock::protocol::claim::{self, Claim, ClaimError, Claimed, Won};
+use crate::lock::protocol::holding::{Holding, Outcome};
+use crate::lock::protocol::release::{self, Release, Released, Target};
+use crate::lock::protocol::renewal::Lost;
+use crate::lock::protocol::{Answer, Ask, Book, Ledger, Now};
+use crate::lock::record::{Request, Wish};
+use crate::lock::timing::Timing;
+
+/// This much difference between how far the two clocks went means that the machine stood still, or that a clock was
+/// set: then the API server is asked at once.
+const CLOCKS_DISAGREE: Duration = Duration::from_secs(5);
+
+/// What happens to a run's lock.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// Claim it.
+    Claim,
+    /// Say whether it is still ours: a step is about to begin.
+    Check,
+    /// Write these notes, soon.
+    Note(BTreeMap<String, Option<String>>),
+    /// Give it back, and settle what is in doubt.
+    Release,
+    /// The request that was under way has ended.
+    Answer(Answer),
+    /// Time has passed.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Effect {
+    /// Send this. Nothing else is under way.
+    Ask(Ask),
+    /// Answer the claim.
+    Claimed(Result<Claimed, ClaimError>),
+    /// Answer that many checks, the oldest first.
+    Checked(usize, Result<(), Lost>),
+    /// Tell this to whoever listens.
+    Tell(Change),
+    /// The release has ended, and with it everything.
+    Released(Released),
+}
+
+/// One run's lock.
+#[derive(Debug)]
+pub(crate) struct Life {
+    book: Book,
+    state: State,
+    /// A request is under way.
+    asking: bool,
+    /// Checks that no attempt answers yet.
+    checks: usize,
+    release_asked: Option<Instant>,
+    last_seen: Option<Now>,
+    effects: Vec<Effect>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing is held, nothing is wanted.
+    Idle,
+    /// A claim goes on; it waits until then, unless a request is under way.
+    Claiming(Claim, Option<Instant>),
+    /// The lock is ours.
+    Holding(Box<Holding>),
+    /// It was ours, in the Lease of this uid.
+    Lost(Lost, String),
+    /// It is being given back; the release waits until then, unless a request is under way.
+    Releasing(Release, Option<Instant>),
+    /// It is over.
+    Ended,
+}
+
+impl Life {
+    pub(crate) fn new(request: Request, timing: Timing) -> Life {
+        let wish = Wish::new(request, timing.validity_seconds());
+        Life {
+            book: Book { wish, timing, ledger: Ledger::default() },
+            state: State::Idle,
+            asking: false,
+            checks: 0,
+            release_asked: None,
+            last_seen: None,
+            effects: Vec::new(),
+        }
+    }
+
+    /// The fence, while the lock is ours.
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        match &self.state {
+            State::Holding(holding) => Some(holding.fence),
+            State::Idle | State::Claiming(..) | State::Lost(..) | State::Releasing(..) | State::Ended => None,
+        }
+    }
+
+    /// How the lock was lost, once it was.
+    pub(crate) fn lost(&self) -> Option<Lost> {
+        match &self.state {
+            State::Lost(lost, _) => Some(lost.clone()),
+            State::Idle | State::Claiming(..) | State::Holding(_) | State::Releasing(..) | State::Ended => None,
+        }
+    }
+
+    /// When the next tick is due at the latest. None: nothing is waited for.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        match &self.state {
+            State::Claiming(_, wake) | State::Releasing(_, wake) => wake.filter(|_| !self.asking),
+            State::Holding(holding) => Some(holding.due(self.book.timing)),
+            State::Idle | State::Lost(..) | State::Ended => None,
+        }
+    }
+
+    /// Takes one input, and says what is to be done, in this order.
+    pub(crate) fn advance(&mut self, input: Input, now: Now) -> Vec<Effect> {
+        self.watch_clocks(now);
+        self.watch_fence(now);
+        match input {
+            Input::Claim => self.claim(now),
+            Input::Check => self.checks += 1,
+            Input::Note(notes) => self.note(notes, now),
+            Input::Release => self.release_asked = self.release_asked.or(Some(now.boot)),
+            Input::Answer(answer) => {
+                self.asking = false;
+                self.answered(answer, now);
+            }
+            Input::Tick => {}
+        }
+        self.go_on(now);
+        std::mem::take(&mut self.effects)
+    }
+
+    /// A jump of one clock against the other: ask at once whether the lock is still ours.
+    fn watch_clocks(&mut self, now: Now) {
+        let Some(before) = self.last_seen.replace(now) else { return };
+        let boot = now.boot.since(before.boot);
+        let wall = now.wall.duration_since(before.wall).unsigned_abs();
+        if let State::Holding(holding) = &mut self.state
+            && boot.abs_diff(wall) > CLOCKS_DISAGREE
+        {
+            holding.renew_at_once(now);
+        }
+    }
+
+    /// The fence falls at its deadline, whatever is under way.
+    fn watch_fence(&mut self, now: Now) {
+        if let State::Holding(holding) = &mut self.state
+            && let Some(lost) = holding.fallen(self.book.timing, now)
+        {
+            let checks = holding.drop_attempt();
+            self.lose(lost, checks);
+        }
+    }
+
+    fn lose(&mut self, lost: Lost, checks: usize) {
+        let State::Holding(holding) = &self.state else { unreachable!("only a holder can lose the lock") };
+        let uid = holding.uid().to_owned();
+        self.answer_checks(checks, Err(lost.clone()));
+        self.effects.push(Effect::Tell(Change::Lost(lost.clone())));
+        self.state = State::Lost(lost, uid);
+    }
+
+    fn answer_checks(&mut self, checks: usize, answer: Result<(), Lost>) {
+        if checks > 0 {
+            self.effects.push(Effect::Checked(checks, answer));
+        }
+    }
+
+    fn claim(&mut self, now: Now) {
+        let refusal = match &self.state {
+            State::Idle if self.release_asked.is_none() => {
+                let (claim, next) = Claim::begin(&mut self.book, now);
+                self.state = State::Claiming(claim, None);
+                self.claim_next(next);
+                return;
+            }
+            State::Idle | State::Releasing(..) | State::Ended => ClaimError::GivenUp,
+            State::Claiming(..) | State::Holding(_) | State::Lost(..) => {
+                ClaimError::Failed(Failure::new(Code::Internal, "the same run claimed the lock twice"))
+            }
+        };
+        self.effects.push(Effect::Claimed(Err(refusal)));
+    }
+
+    fn note(&mut self, notes: BTreeMap<String, Option<String>>, now: Now) {
+        self.book.wish.note(notes);
+        if let State::Holding(holding) = &mut self.state {
+            holding.renew_at_once(now);
+        }
+    }
+
+    fn answered(&mut self, answer: Answer, now: Now) {
+        match &mut self.state {
+            State::Claiming(claim, _) => {
+                let next = claim.answered(answer, &mut self.book, now);
+                self.claim_next(next);
+            }
+            State::Holding(holding) => {
+                let effects = &mut self.effects;
+                let outcome =
+                    holding.answered(answer, &mut self.book, now, &mut |change| effects.push(Effect::Tell(change)));
+                self.attempt_next(outcome);
+            }
+            State::Releasing(release, _) => {
+                let next = release.answered(answer, &mut self.book, now);
+                self.release_next(next);
+            }
+            // The last words of a holder that is none any more.
+            State::Lost(..) => {}
+            State::Idle | State::Ended => unreachable!("nothing is under way"),
+        }
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        self.asking = true;
+        self.effects.push(Effect::Ask(ask));
+    }
+
+    fn claim_next(&mut self, next: claim::Next) {
+        let ended = match next {
+            claim::Next::Won(won) => return self.won(won),
+            claim::Next::Ended(error) => error,
+            claim::Next::Ask(_) | claim::Next::Wait(_) if self.release_asked.is_some() => ClaimError::GivenUp,
+            claim::Next::Ask(ask) => return self.ask(ask),
+            claim::Next::Wait(until) => {
+                let State::Claiming(_, wake) = &mut self.state else { unreachable!("only a claim waits for one") };
+                *wake = Some(until);
+                return;
+            }
+        };
+        self.state = State::Idle;
+        self.effects.push(Effect::Claimed(Err(ended)));
+    }
+
+    fn won(&mut self, won: Won) {
+        self.effects.push(Effect::Claimed(Ok(Claimed {
+            holder: self.book.wish.holder.to_string(),
+            uid: won.record.uid().to_owned(),
+            epoch: won.record.transitions(),
+            sent_at: won.sent,
+            namespace: won.namespace,
+        })));
+        self.state = State::Holding(Box::new(Holding::begin(won, self.book.timing)));
+    }
+
+    fn attempt_next(&mut self, outcome: Outcome) {
+        match outcome {
+            // A release waits for the last request, and does not let the attempt make another.
+            Outcome::Ask(_) if self.release_asked.is_some() => {}
+            Outcome::Ask(ask) => self.ask(ask),
+            Outcome::Ended { checks, answer } => self.answer_checks(checks, answer),
+            Outcome::Lost { checks, lost } => self.lose(lost, checks),
+        }
+    }
+
+    fn release_next(&mut self, next: release::Next) {
+        match next {
+            release::Next::Ask(ask) => self.ask(ask),
+            release::Next::Wait(until) => {
+                let State::Releasing(_, wake) = &mut self.state else { unreachable!("only a release waits for it") };
+                *wake = Some(until);
+            }
+            release::Next::Ended(released) => {
+                self.state = State::Ended;
+                self.effects.push(Effect::Released(released));
+            }
+        }
+    }
+
+    /// Begins what is due, when nothing is under way.
+    fn go_on(&mut self, now: Now) {
+        if !self.asking {
+            if let Some(asked) = self.release_asked {
+                self.begin_release(asked, now);
+            }
+            self.wake(now);
+        }
+        if let Some(why) = self.no_right() {
+            let checks = std::mem::take(&mut self.checks);
+            self.answer_checks(checks, Err(why));
+        }
+    }
+
+    fn wake(&mut self, now: Now) {
+        if self.asking {
+            return;
+        }
+        let due = |wake: &mut Option<Instant>| wake.take_if(|at| *at <= now.boot).is_some();
+        match &mut self.state {
+            State::Claiming(claim, wake) => {
+                if due(wake) {
+                    let next = claim.woke(&mut self.book, now);
+                    self.claim_next(next);
+                }
+            }
+            State::Releasing(release, wake) => {
+                if due(wake) {
+                    let next = release.woke(&self.book, now);
+                    self.release_next(next);
+                }
+            }
+            State::Holding(holding) => {
+                if let Some(ask) = holding.attempt(&mut self.checks, self.book.timing, now) {
+                    self.ask(ask);
+                }
+            }
+            State::Idle | State::Lost(..) | State::Ended => {}
+        }
+    }
+
+    fn begin_release(&mut self, asked: Instant, now: Now) {
+        let target = match &mut self.state {
+            State::Idle => Target::Nothing,
+            State::Claiming(..) => {
+                self.effects.push(Effect::Claimed(Err(ClaimError::GivenUp)));
+                Target::Nothing
+            }
+            State::Holding(holding) => {
+                self.checks += holding.drop_attempt();
+                self.effects.push(Effect::Tell(Change::Releasing { uid: holding.uid().to_owned() }));
+                holding.target()
+            }
+            State::Lost(lost, uid) => Target::Lost { lost: lost.clone(), uid: uid.clone() },
+            State::Releasing(..) | State::Ended => return,
+        };
+        let (release, next) = Release::begin(target, asked, &mut self.book, now);
+        self.state = State::Releasing(release, None);
+        self.release_next(next);
+    }
+
+    /// Why nothing may begin in a state in which the API server need not be asked.
+    fn no_right(&self) -> Option<Lost> {
+        let message = match &self.state {
+            State::Holding(_) => return None,
+            State::Lost(lost, _) => return Some(lost.clone()),
+            State::Idle | State::Claiming(..) => "the lock was not claimed yet",
+            State::Releasing(..) | State::Ended => "the lock was given back already",
+        };
+        Some(Lost::Broken(Failure::new(Code::Internal, message)))
+    }
+}

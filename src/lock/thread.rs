@@ -1,0 +1,123 @@
+//! The keeper's thread: its runtime, its store, and its end.
+//!
+//! The store is made on the runtime's blocking pool, because credential plugins run then and may hang. The runtime is
+//! never waited for at the end: a look-up that hangs in the resolver cannot be cancelled, and would hold up the exit.
+
+use crate::failure::{Code, Failure};
+use crate::lock::change::Change;
+use crate::lock::driver::{Command, Driver, Ends, Left};
+use crate::lock::protocol::{ClaimError, Lost, Released};
+use crate::lock::store::LeaseStore;
+use crate::lock::timing::Timing;
+
+/// Starts the thread. When that fails the ends are dropped, and every call of the keeper is answered by "broken".
+pub(crate) fn start<S, F, D>(make_store: F, driver: D, ends: Ends, timing: Timing)
+where
+    S: LeaseStore,
+    F: FnOnce() -> Result<S, Failure> + Send + 'static,
+    D: FnOnce(Ends) -> Driver + Send + 'static,
+{
+    let started = std::thread::Builder::new().name("lock".to_owned()).spawn(move || {
+        let _alarm = Alarm(ends.changes.clone());
+        keep(make_store, driver, ends, timing);
+    });
+    // The thread is not joined: it ends by itself after the release, and nothing may wait for it before.
+    drop(started);
+}
+
+/// Tells of a panic, which is a bug: the run must not go on believing in a lock that nobody renews.
+struct Alarm(tokio::sync::mpsc::UnboundedSender<Change>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let bug = Failure::new(Code::Internal, "the thread that keeps the lock has panicked");
+            drop(self.0.send(Change::Lost(Lost::Broken(bug))));
+        }
+    }
+}
+
+fn keep<S, F, D>(make_store: F, driver: D, mut ends: Ends, timing: Timing)
+where
+    S: LeaseStore,
+    F: FnOnce() -> Result<S, Failure> + Send + 'static,
+    D: FnOnce(Ends) -> Driver,
+{
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let failure = Failure::new(Code::Internal, "the runtime that keeps the lock cannot start").because(&error);
+            return refuse(&mut ends, Vec::new(), &failure);
+        }
+    };
+    let mut waiting = Vec::new();
+    let making = runtime.spawn_blocking(make_store);
+    match runtime.block_on(prepared(making, &mut ends, &mut waiting, timing)) {
+        Prepared::Store(store) => runtime.block_on(driver(ends).run(&store, waiting)),
+        Prepared::Failed(failure) => refuse(&mut ends, waiting, &failure),
+        Prepared::NotNeeded => give_up(&mut ends, waiting),
+    }
+    runtime.shutdown_background();
+}
+
+/// What came of making the store.
+enum Prepared<S> {
+    Store(S),
+    Failed(Failure),
+    /// The run gave the lock up before there was anything to claim it with.
+    NotNeeded,
+}
+
+/// Waits for the store. Commands that come meanwhile wait too, except those that end everything.
+async fn prepared<S>(
+    making: tokio::task::JoinHandle<Result<S, Failure>>,
+    ends: &mut Ends,
+    waiting: &mut Vec<Command>,
+    timing: Timing,
+) -> Prepared<S> {
+    let too_long = tokio::time::sleep(timing.prepare_timeout());
+    tokio::pin!(making, too_long);
+    loop {
+        tokio::select! {
+            made = &mut making => return match made {
+                Ok(Ok(store)) => Prepared::Store(store),
+                Ok(Err(failure)) => Prepared::Failed(failure),
+                Err(panic) => Prepared::Failed(
+                    Failure::new(Code::Internal, "making the client for the lock went wrong").because(&panic),
+                ),
+            },
+            command = ends.commands.recv() => match command {
+                Some(Command::Release | Command::Leave) | None => return Prepared::NotNeeded,
+                Some(command) => waiting.push(command),
+            },
+            () = &mut too_long => return Prepared::Failed(
+                Failure::new(Code::CredentialsRefused, "making the client for the lock took too long")
+                    .hint("Look at the credential plugin that the kubeconfig names: it may be waiting for somebody."),
+            ),
+        }
+    }
+}
+
+/// The run does not want the lock any more, and nothing was sent.
+fn give_up(ends: &mut Ends, waiting: Vec<Command>) {
+    for command in waiting {
+        if let Command::Claim(answer) = command {
+            drop(answer.send(Err(ClaimError::GivenUp)));
+        }
+    }
+    ends.standing.send_modify(|standing| standing.released = Some(Released::NeverTaken));
+}
+
+/// Answers everything by why there is no store, until the run lets go.
+fn refuse(ends: &mut Ends, waiting: Vec<Command>, why: &Failure) {
+    let mut waiting = waiting.into_iter();
+    while let Some(command) = waiting.next().or_else(|| ends.commands.blocking_recv()) {
+        match command {
+            Command::Claim(answer) => drop(answer.send(Err(ClaimError::Failed(why.clone())))),
+            Command::Check(answer) => drop(answer.send(Err(Lost::Broken(why.clone())))),
+            Command::Note(_) => {}
+            Command::Release => return give_up(ends, Vec::new()),
+            Command::Leave => return ends.standing.send_modify(|standing| standing.left = Left::OnRequest),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Who belongs to a tool: everything that it started, however it tried to get away.
+//!
+//! No single mark is enough. A process group is left with `setsid`, the tree by a second fork, the tag by a cleaned
+//! environment, the output by closing it. A process belongs to a tool when any of them still points at the tool, or
+//! when it is a descendant of one that does.
+//!
+//! Invariant: what was started before the tool does not belong to it, whatever it has open. So a person who looks at
+//! an output file, or an older process that writes to it, is left alone.
+
+use std::path::Path;
+
+use crate::process::group;
+use crate::process::machine::Reach;
+use crate::process::proc::{self, Opened, Stat, Way};
+
+/// The marks of one tool.
+#[derive(Debug)]
+pub(crate) struct Kin {
+    leader: u32,
+    started: u64,
+    tag: String,
+    files: Vec<Opened>,
+}
+
+impl Kin {
+    /// The marks of a tool that runs now, or has just ended and is not reaped yet.
+    pub(crate) fn of(leader: u32, tag: &str, outputs: [&Path; 2]) -> Kin {
+        // Without its own entry, nothing older can be told apart; then everything is looked at.
+        let started = Stat::of(leader).map_or(0, |stat| stat.started);
+        let files = outputs.into_iter().filter_map(Opened::file).collect();
+        Kin { leader, started, tag: format!("DCCTL_RUN={tag}"), files }
+    }
+
+    /// Every living process that belongs to the tool, but for the tool's own.
+    pub(crate) fn members(&self) -> Vec<Stat> {
+        let me = std::process::id();
+        let adopted_from = group::is_adopting().then(group::own_group);
+        let (mut inside, mut others): (Vec<Stat>, Vec<Stat>) = self.younger().into_iter().partition(|stat| {
+            // An orphan of the tool is our child now. Our own children (credential plugins) are in our group.
+            let is_adopted = stat.parent == me && adopted_from.is_some_and(|own| own != stat.group);
+            stat.parent == self.leader
+                || stat.group == self.leader
+                || is_adopted
+                || proc::has_variable(stat.pid, &self.tag)
+                || proc::holds(stat.pid, &self.files, Way::Write)
+        });
+        loop {
+            let is_child = |stat: &Stat| inside.iter().any(|parent| parent.pid == stat.parent);
+            let (children, rest): (Vec<Stat>, Vec<Stat>) = others.into_iter().partition(is_child);
+            others = rest;
+            if children.is_empty() {
+                return inside;
+            }
+            inside.extend(children);
+        }
+    }
+
+    /// The processes that keep a pipe open which the tool reads: what a plugin left behind, and what the tool waits
+    /// for. The tool's own plugins are never among them.
+    pub(crate) fn holders(&self, reach: Reach) -> Vec<Stat> {
+        let pipes = proc::pipes(self.leader, Way::Read);
+        if pipes.is_empty() {
+            return Vec::new();
+        }
+        let younger = self.younger();
+        let holders =
+            younger.iter().filter(|stat| stat.parent != self.leader && proc::holds(stat.pid, &pipes, Way::Write));
+        let (inside, outside): (Vec<&Stat>, Vec<&Stat>) = holders.partition(|stat| self.is_inside(stat, &younger));
+        let chosen = match reach {
+            Reach::Anywhere if outside.is_empty() => inside,
+            Reach::Anywhere | Reach::Outside => outside,
+        };
+        chosen.into_iter().cloned().collect()
+    }
+
+    fn is_inside(&self, stat: &Stat, all: &[Stat]) -> bool {
+        let mut parent = stat.parent;
+        // A chain of parents has no ring, but two looks at it may be from different moments.
+        for _ in 0..all.len() {
+            if parent == self.leader {
+                return true;
+            }
+            match all.iter().find(|stat| stat.pid == parent) {
+                Some(next) => parent = next.parent,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    fn younger(&self) -> Vec<Stat> {
+        let me = std::process::id();
+        let mut all = proc::all();
+        all.retain(|stat| stat.started >= self.started && !stat.is_over() && stat.pid != self.leader && stat.pid != me);
+        all
+    }
+}

@@ -1,0 +1,301 @@
+//! The run's side of the lock: asks for it, and turns what the keeper says into events and into the verdict.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::interval;
+
+use crate::clock::Clock;
+use crate::event::{self, Event, LockEnd};
+use crate::failure::Failure;
+use crate::lock::{
+    self, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, Lost, Observation, Released, Request, Timing, message,
+    notes,
+};
+use crate::process::{Stop, StopWatch};
+use crate::run::chronicle::Chronicle;
+use crate::run::spec::Spec;
+use crate::run::translate::millis;
+use crate::step::{Kit, Outcome, Stopped};
+
+/// How often a weak fence is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Where the lock is, as far as this run has to say it at the end.
+#[derive(Debug)]
+pub(crate) struct End {
+    /// In one word. While the lock is held it is what would be true if the run ended now: left.
+    pub(crate) lock: LockEnd,
+    /// Who holds it, when that is known and not nobody.
+    pub(crate) holder: Option<String>,
+    /// The step that the next fence is for.
+    pub(crate) next_step: Option<String>,
+}
+
+impl Default for End {
+    fn default() -> End {
+        End { lock: LockEnd::NeverTaken, holder: None, next_step: None }
+    }
+}
+
+impl End {
+    pub(crate) fn take_claim(&mut self, claim: &Claim, ours: &HolderId) {
+        match claim {
+            Claim::Held { .. } => (self.lock, self.holder) = (LockEnd::Left, Some(ours.to_string())),
+            Claim::Unsettled => (self.lock, self.holder) = (LockEnd::Unknown, Some(ours.to_string())),
+            Claim::Busy { observation, .. } => self.holder = observation.holder().map(str::to_owned),
+            Claim::Seen(observation) => {
+                self.holder = observation.as_ref().and_then(|seen| seen.0.holder()).map(str::to_owned);
+            }
+            Claim::None => {}
+        }
+    }
+
+    pub(crate) fn take_release(&mut self, released: &Released, ours: &HolderId) {
+        let ours = Some(ours.to_string());
+        (self.lock, self.holder) = match released {
+            Released::NeverTaken => (LockEnd::NeverTaken, self.holder.take().filter(|holder| Some(holder) != ours.as_ref())),
+            Released::Deleted | Released::Emptied(_) | Released::AlreadyGone => (LockEnd::Released, None),
+            Released::NotOurs { holder } => (LockEnd::Lost, holder.clone()),
+            Released::Lost(lost) => (LockEnd::Lost, holder_after(lost)),
+            Released::Left(_) => (LockEnd::Left, ours),
+            Released::Unknown { .. } => (LockEnd::Unknown, ours),
+        };
+    }
+
+    pub(crate) fn lose(&mut self, lost: &Lost) {
+        (self.lock, self.holder) = (LockEnd::Lost, holder_after(lost));
+    }
+
+    pub(crate) fn leave(&mut self, ours: &HolderId, why: &str, told: &mut Chronicle) {
+        (self.lock, self.holder) = (LockEnd::Left, Some(ours.to_string()));
+        told.tell(None, Event::LockLeft(event::LockLeft { holder: ours.to_string(), why: why.to_owned() }));
+    }
+}
+
+fn holder_after(lost: &Lost) -> Option<String> {
+    match lost {
+        Lost::Taken { by } => Some(by.clone()),
+        Lost::Gone | Lost::Expired { .. } | Lost::Unsure { .. } | Lost::Broken(_) => None,
+    }
+}
+
+/// What the lock is asked for with.
+pub(crate) fn request(spec: &Spec, holder: &HolderId) -> Request {
+    let mut said = BTreeMap::new();
+    let mut note = |key: &str, value: Option<String>| {
+        if let Some(value) = value {
+            said.insert(key.to_owned(), value);
+        }
+    };
+    let pod = spec.job.pod.clone();
+    note(notes::RUN, Some(spec.run.clone()));
+    note(notes::VERB, Some(spec.plan.verb.word().to_owned()));
+    note(notes::STARTED, Some(crate::clock::rfc3339(spec.began_at)));
+    note(notes::CI, spec.job.system.map(|system| system.title().to_owned()));
+    note(notes::JOB_URL, spec.job.url.clone());
+    note(notes::JOB_ATTEMPT, spec.job.attempt.map(|attempt| attempt.to_string()));
+    note(notes::POD_NAMESPACE, pod.as_ref().and_then(|pod| pod.namespace.clone()));
+    note(notes::POD_NAME, pod.as_ref().and_then(|pod| pod.name.clone()));
+    note(notes::POD_UID, pod.and_then(|pod| pod.uid));
+    Request { holder: holder.clone(), instance: spec.instance.clone(), notes: said }
+}
+
+/// Starts the keeper, with a client of its own.
+pub(crate) fn start(kit: &Kit, request: Request, clock: Arc<dyn Clock>) -> (Keeper, UnboundedReceiver<Change>) {
+    let connection = kit.cluster.connection().clone();
+    let make = move || connection.client_now().map(|client| LeaseApi::new(client, Timing::STANDARD));
+    let mut keeper = Keeper::start(make, request, Timing::STANDARD, clock);
+    let changes = keeper.changes();
+    (keeper, changes)
+}
+
+/// What came of a claim.
+pub(crate) enum Claim {
+    /// It is ours.
+    Held { claimed: Claimed, waited: Duration },
+    /// Somebody else holds it.
+    Busy { observation: Box<Observation>, busy: message::Busy },
+    /// There was no definite answer.
+    Unsettled,
+    /// It was not got for another reason.
+    None,
+    /// A dry run looked: the holder that it would have met.
+    Seen(Option<Box<(Observation, message::Busy)>>),
+}
+
+impl Claim {
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self, Claim::Held { .. })
+    }
+
+    pub(crate) fn is_unsettled(&self) -> bool {
+        matches!(self, Claim::Unsettled)
+    }
+
+    /// The event that belongs to it.
+    pub(crate) fn tell(self, told: &mut Chronicle) {
+        let event = match self {
+            Claim::Held { claimed, waited } => {
+                if claimed.namespace == lock::Namespace::Created {
+                    told.note(format!("namespace {} was created for the lock", lock::NAMESPACE));
+                }
+                let lease = format!("{}/{}", lock::NAMESPACE, lock::NAME);
+                Event::LockClaimed(event::LockClaimed { holder: claimed.holder, lease, waited_ms: millis(waited) })
+            }
+            Claim::Busy { observation, busy } => Event::LockBlocked(event::LockBlocked {
+                holder: observation.holder().unwrap_or_default().to_owned(),
+                instance: observation.record().instance().map(str::to_owned),
+                age_ms: busy.age.map_or(0, millis),
+                stale: busy.stale,
+                text: busy.text,
+                job_url: observation.record().note(notes::JOB_URL).map(str::to_owned),
+                manner: event::BusyManner::Refuses,
+            }),
+            Claim::Seen(seen) => Event::LockObserved(match seen {
+                Some(seen) => {
+                    let (observation, busy) = *seen;
+                    event::LockObserved {
+                        holder: observation.holder().map(str::to_owned),
+                        instance: observation.record().instance().map(str::to_owned),
+                        age_ms: busy.age.map(millis),
+                        stale: busy.stale,
+                        text: Some(busy.text),
+                    }
+                }
+                None => event::LockObserved { holder: None, instance: None, age_ms: None, stale: false, text: None },
+            }),
+            Claim::Unsettled | Claim::None => return,
+        };
+        told.tell(Some("claim-the-cluster"), event);
+    }
+}
+
+/// Claims the lock. A stop gives the claim up; the release settles what came of it.
+pub(crate) async fn claim(keeper: &Keeper, mut stop: StopWatch, context: &str, clock: &dyn Clock) -> (Claim, Outcome) {
+    let began = clock.now();
+    let answer = tokio::select! {
+        biased;
+        answer = keeper.claim() => answer,
+        _ = stop.asked() => {
+            let note = "stopped while the lock was being claimed".to_owned();
+            return (Claim::Unsettled, Outcome::Stopped(Stopped { clean: true, unfinished: Vec::new(), note }));
+        }
+    };
+    let waited = clock.now().since(began);
+    match answer {
+        Ok(claimed) => {
+            let note = format!("held by {}", claimed.holder);
+            (Claim::Held { claimed, waited }, Outcome::Done(note))
+        }
+        Err(error) => refused(error, context, clock),
+    }
+}
+
+fn refused(error: ClaimError, context: &str, clock: &dyn Clock) -> (Claim, Outcome) {
+    let failure = message::claim_failure(&error, context, clock.wall());
+    let claim = match error {
+        ClaimError::Busy(observation) => {
+            let busy = message::busy(&observation, context, clock.wall());
+            Claim::Busy { observation: Box::new(observation), busy }
+        }
+        ClaimError::Unsettled { .. } | ClaimError::GivenUp => Claim::Unsettled,
+        ClaimError::BeingDeleted(_)
+        | ClaimError::NamespaceTerminating(_)
+        | ClaimError::Forbidden(_)
+        | ClaimError::Contended
+        | ClaimError::Failed(_) => Claim::None,
+    };
+    (claim, Outcome::Failed(failure))
+}
+
+/// A dry run looks at the lock and takes nothing.
+pub(crate) async fn observe(kit: &Kit) -> (Claim, Outcome) {
+    let store = LeaseApi::new(kit.cluster.client().clone(), Timing::STANDARD);
+    match lock::observe(&store).await {
+        Err(failure) => (Claim::Seen(None), Outcome::Failed(failure)),
+        Ok(Some(observation)) if observation.holder().is_some() => {
+            let busy = message::busy(&observation, &kit.kube_context, kit.clock.wall());
+            let note = format!("not claimed; it is held by {}", observation.holder().unwrap_or_default());
+            (Claim::Seen(Some(Box::new((observation, busy)))), Outcome::Done(note))
+        }
+        Ok(_) => (Claim::Seen(None), Outcome::Done("not claimed; nobody holds it".to_owned())),
+    }
+}
+
+/// Asks whether the lock is ours. A fence that is weak for the moment is asked again until it is firm or has fallen,
+/// unless the run is to stop anyway.
+pub(crate) async fn fence(keeper: &Keeper, stop: &StopWatch) -> Result<(), Lost> {
+    let mut again = interval(ASK_AGAIN);
+    loop {
+        again.tick().await;
+        match keeper.fence().await {
+            Err(Lost::Unsure { .. }) if stop.now() == Stop::None => {}
+            Err(Lost::Unsure { .. }) | Ok(()) => return Ok(()),
+            Err(lost) => return Err(lost),
+        }
+    }
+}
+
+/// The failure of a run that was fenced before this step.
+pub(crate) fn lost_before(step: &str, lost: &Lost) -> Failure {
+    message::lost_failure(message::lost_before(step, lost), lost)
+}
+
+/// The failure of a run that was fenced during this step.
+pub(crate) fn lost_during(step: &str, lost: &Lost) -> Failure {
+    message::lost_failure(message::lost_during(step, lost), lost)
+}
+
+/// `lock.lost`.
+pub(crate) fn tell_loss(lost: &Lost, failure: &Failure, told: &mut Chronicle) {
+    let event = event::LockLost { holder: holder_after(lost), text: failure.message.clone() };
+    told.tell(None, Event::LockLost(event));
+}
+
+/// What a change that is not the loss is told as.
+pub(crate) fn tell_change(change: &Change, told: &mut Chronicle) {
+    let event = match change {
+        Change::Renewed { sent_at, .. } => {
+            Event::LockRenewed(event::LockRenewed { took_ms: millis(told.now().since(*sent_at)) })
+        }
+        Change::RenewalFailed { failure, age } => Event::LockRenewalFailed(event::LockRenewalFailed {
+            why: failure.message.clone(),
+            valid_for_ms: millis(Timing::STANDARD.lost_after().saturating_sub(*age)),
+        }),
+        Change::Releasing { .. } | Change::Lost(_) => return,
+    };
+    told.tell(None, event);
+}
+
+/// What a release is told as.
+pub(crate) fn tell_release(released: &Released, ours: &str, took: Duration, told: &mut Chronicle) {
+    let took_ms = millis(took);
+    let event = match released {
+        Released::NeverTaken | Released::Lost(_) => return,
+        Released::Deleted => event::LockReleased { manner: event::ReleaseManner::Deleted, why: None, took_ms },
+        Released::Emptied(why) => {
+            let why = Some(why.message.clone());
+            event::LockReleased { manner: event::ReleaseManner::Emptied, why, took_ms }
+        }
+        Released::AlreadyGone => event::LockReleased { manner: event::ReleaseManner::AlreadyGone, why: None, took_ms },
+        Released::NotOurs { holder } => {
+            let text = match holder {
+                Some(holder) => format!("the lock was not this run's any more when it was to be released: {holder} holds it"),
+                None => "the lock was not this run's any more when it was to be released".to_owned(),
+            };
+            return told.tell(None, Event::LockLost(event::LockLost { holder: holder.clone(), text }));
+        }
+        Released::Left(why) => {
+            let left = event::LockLeft { holder: ours.to_owned(), why: why.message.clone() };
+            return told.tell(None, Event::LockLeft(left));
+        }
+        Released::Unknown { holder, why } => {
+            let sentence = format!("it cannot be told whether the Lease still bears {holder}: {}", why.message);
+            return told.note(sentence);
+        }
+    };
+    told.tell(None, Event::LockReleased(event));
+}

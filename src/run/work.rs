@@ -1,0 +1,406 @@
+//! Does one activity at a time: preparing, a fence, a step, the closing act, the release.
+//!
+//! Each is a future that ends with one [`Done`]; the engine polls it beside everything else. Nothing here decides what
+//! comes next.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::clock::{Clock, rfc3339};
+use crate::event::{Kept, LockEnd};
+use crate::failure::Failure;
+use crate::lock::{Change, HolderId, Keeper, Lost, Released, notes};
+use crate::pipeline::{Action, Verb};
+use crate::process::{self, Directly, StopWatch};
+use crate::run::chronicle::Chronicle;
+use crate::run::link::Asked;
+use crate::run::machine::{Input, StepEnd};
+use crate::run::spec::{Mode, Spec};
+use crate::run::translate::Place;
+use crate::run::{keeping, surroundings};
+use crate::step::{self, Kit, Outcome, Updates};
+
+/// How an activity ended.
+pub(crate) enum Done {
+    /// The surroundings were looked at, before the first step.
+    Prepared(Result<Option<Kit>, Failure>),
+    /// The lock was asked about.
+    Fenced(Result<(), Lost>),
+    /// A step ended.
+    Step(Ended, Outcome),
+    /// The closing act ended; it says why it could not be done.
+    Closed(Option<Failure>),
+    /// The lock was given back, or not.
+    Released(Released, Duration),
+    /// The lock was left.
+    Left,
+}
+
+/// What stirs while the engine waits.
+pub(crate) enum Stirred {
+    /// The activity ended.
+    Done(Box<Done>),
+    /// Something happened to the lock.
+    Lock(Change),
+}
+
+/// What a step leaves for the run, beside its outcome.
+pub(crate) enum Ended {
+    /// Nothing.
+    Plain(Action),
+    /// What it found in the surroundings.
+    Surroundings(Box<Kit>),
+    /// The claim: what it got.
+    Claim(keeping::Claim),
+}
+
+/// The one at work, and what all of them share.
+pub(crate) struct Work {
+    spec: Rc<Spec>,
+    holder: HolderId,
+    clock: Arc<dyn Clock>,
+    stop: StopWatch,
+    send: Updates,
+    kit: Option<Kit>,
+    keeper: Option<Rc<Keeper>>,
+    changes: Option<UnboundedReceiver<Change>>,
+    activity: Option<Pin<Box<dyn Future<Output = Done>>>>,
+    children: BTreeMap<String, u32>,
+    end: keeping::End,
+    directly: Directly,
+}
+
+impl Work {
+    pub(crate) fn new(spec: Spec, pid: u32, clock: Arc<dyn Clock>, stop: StopWatch, send: Updates) -> Work {
+        let suffix = u64::from_str_radix(&spec.run, 16).expect("a run's id is 16 hexadecimal digits");
+        let holder = HolderId::new(&spec.user, &spec.host, pid, suffix);
+        Work {
+            spec: Rc::new(spec),
+            holder,
+            clock,
+            stop,
+            send,
+            kit: None,
+            keeper: None,
+            changes: None,
+            activity: None,
+            children: BTreeMap::new(),
+            end: keeping::End::default(),
+            directly: Directly::No,
+        }
+    }
+
+    pub(crate) fn steps(&self) -> usize {
+        self.spec.plan.actions.len()
+    }
+
+    /// Whether a failure is written down on the cluster: on the declaration, once there is one.
+    pub(crate) fn closes(&self) -> bool {
+        self.spec.plan.verb == Verb::Bootstrap && self.spec.mode == Mode::Act
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.spec.mode
+    }
+
+    pub(crate) fn holder(&self) -> String {
+        self.holder.to_string()
+    }
+
+    pub(crate) fn place(&self, index: usize) -> Place {
+        Place::of(&self.spec.plan, index)
+    }
+
+    pub(crate) fn stop_after(&self) -> Duration {
+        self.spec.stop_after
+    }
+
+    pub(crate) fn directly(&self) -> Directly {
+        self.directly
+    }
+
+    /// Where the lock is, for the verdict.
+    pub(crate) fn lock_end(&self) -> LockEnd {
+        self.end.lock
+    }
+
+    /// Who holds the lock at the end, if somebody does and it is known.
+    pub(crate) fn holder_at_end(&self) -> Option<String> {
+        self.end.holder.clone()
+    }
+
+    /// Files for a person to look at.
+    pub(crate) fn kept(&self) -> Vec<Kept> {
+        let mut kept = step::kept(&self.spec.run_dir, &self.spec.state_dir)
+            .into_iter()
+            .map(|(what, path)| Kept { what, path: path.display().to_string() })
+            .collect::<Vec<_>>();
+        kept.push(Kept { what: "the run directory".to_owned(), path: self.spec.run_dir.display().to_string() });
+        kept
+    }
+
+    /// Waits for the activity's end or the next change of the lock. Safe to drop at any point.
+    pub(crate) async fn next(&mut self) -> Stirred {
+        let Work { activity, changes, .. } = self;
+        let stirred = tokio::select! {
+            biased;
+            Some(change) = next_change(changes) => Stirred::Lock(change),
+            done = ended(activity) => Stirred::Done(Box::new(done)),
+        };
+        if matches!(stirred, Stirred::Done(_)) {
+            self.activity = None;
+        }
+        stirred
+    }
+
+    pub(crate) fn prepare(&mut self) {
+        let own_step = self.spec.plan.actions.contains(&Action::CheckSurroundings);
+        let looking = self.look_around();
+        self.activity = Some(Box::pin(async move {
+            Done::Prepared(if own_step { Ok(None) } else { looking.await.map(Some) })
+        }));
+    }
+
+    fn look_around(&self) -> impl Future<Output = Result<Kit, Failure>> + use<> {
+        surroundings::look(self.spec.clone(), self.clock.clone(), self.stop.clone(), self.send.clone())
+    }
+
+    pub(crate) fn fence(&mut self, index: usize) {
+        self.end.next_step = Some(self.place(index).title);
+        let keeper = self.keeper.clone().expect("a fence is asked for only while the lock is held");
+        let stop = self.stop.clone();
+        self.activity = Some(Box::pin(async move { Done::Fenced(keeping::fence(&keeper, &stop).await) }));
+    }
+
+    pub(crate) fn begin(&mut self, index: usize) {
+        let action = self.spec.plan.actions[index];
+        self.note([(notes::STEP, Some(action.title().to_owned()))]);
+        self.activity = Some(match action {
+            Action::CheckSurroundings => {
+                let looking = self.look_around();
+                Box::pin(async move {
+                    match looking.await {
+                        Ok(kit) => {
+                            let note = surroundings::said(&kit);
+                            Done::Step(Ended::Surroundings(Box::new(kit)), Outcome::Done(note))
+                        }
+                        Err(failure) => Done::Step(Ended::Plain(action), Outcome::Failed(failure)),
+                    }
+                })
+            }
+            Action::ClaimCluster => self.claim(),
+            action => {
+                let kit = self.kit.clone().expect("the surroundings were looked at before the first step");
+                Box::pin(async move { Done::Step(Ended::Plain(action), step::perform(&kit, action).await) })
+            }
+        });
+    }
+
+    fn claim(&mut self) -> Pin<Box<dyn Future<Output = Done>>> {
+        let kit = self.kit.clone().expect("the surroundings were looked at before the first step");
+        if self.spec.mode == Mode::DryRun {
+            return Box::pin(async move {
+                let (claim, outcome) = keeping::observe(&kit).await;
+                Done::Step(Ended::Claim(claim), outcome)
+            });
+        }
+        let request = keeping::request(&self.spec, &self.holder);
+        let (keeper, changes) = keeping::start(&kit, request, self.clock.clone());
+        let keeper = Rc::new(keeper);
+        self.keeper = Some(keeper.clone());
+        self.changes = Some(changes);
+        let (stop, clock, context) = (self.stop.clone(), self.clock.clone(), self.spec.kube_context.clone());
+        Box::pin(async move {
+            let (claim, outcome) = keeping::claim(&keeper, stop, &context, clock.as_ref()).await;
+            Done::Step(Ended::Claim(claim), outcome)
+        })
+    }
+
+    pub(crate) fn close(&mut self) {
+        let kit = self.kit.clone().expect("a run that failed in a step has looked at its surroundings");
+        let keeper = self.keeper.clone();
+        let stop = self.stop.clone();
+        self.activity = Some(Box::pin(async move {
+            if let Some(keeper) = keeper
+                && let Err(lost) = keeping::fence(&keeper, &stop).await
+            {
+                return Done::Closed(Some(keeping::lost_before("Record the phase", &lost)));
+            }
+            Done::Closed(step::record_failure(&kit).await.err())
+        }));
+    }
+
+    pub(crate) fn release(&mut self) {
+        let keeper = self.keeper.clone().expect("only a run that asked for the lock gives it back");
+        let clock = self.clock.clone();
+        self.activity = Some(Box::pin(async move {
+            let began = clock.now();
+            let released = keeper.release().await;
+            Done::Released(released, clock.now().since(began))
+        }));
+    }
+
+    pub(crate) fn leave(&mut self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.leave();
+        }
+        self.activity = Some(Box::pin(async { Done::Left }));
+    }
+
+    /// Tells what an activity's end means, and says it to the machine.
+    pub(crate) fn finished(&mut self, done: Done, told: &mut Chronicle) -> Input {
+        match done {
+            Done::Prepared(Ok(kit)) => {
+                if let Some(kit) = kit {
+                    self.equip(kit, told);
+                }
+                Input::Prepared(Ok(()))
+            }
+            Done::Prepared(Err(failure)) => Input::Prepared(Err(failure)),
+            Done::Fenced(Ok(())) => Input::FenceHeld,
+            Done::Fenced(Err(lost)) => {
+                let next = self.next_title();
+                let failure = keeping::lost_before(&next, &lost);
+                self.lose(&lost, &failure, told);
+                Input::FenceLost(failure)
+            }
+            Done::Step(Ended::Surroundings(kit), outcome) => {
+                self.equip(*kit, told);
+                Input::StepEnded(step_end(Action::CheckSurroundings, outcome, false))
+            }
+            Done::Step(Ended::Plain(action), outcome) => Input::StepEnded(step_end(action, outcome, false)),
+            Done::Step(Ended::Claim(claim), outcome) => {
+                let unsettled = claim.is_unsettled();
+                let held = claim.is_held();
+                self.end.take_claim(&claim, &self.holder);
+                claim.tell(told);
+                if held {
+                    return Input::StepEnded(StepEnd::Claimed);
+                }
+                Input::StepEnded(step_end(Action::ClaimCluster, outcome, unsettled))
+            }
+            Done::Closed(failure) => {
+                if let Some(failure) = failure {
+                    told.note(format!("that the run failed could not be recorded: {}", failure.message));
+                }
+                Input::Closed
+            }
+            Done::Released(released, took) => {
+                self.end.take_release(&released, &self.holder);
+                keeping::tell_release(&released, &self.holder(), took, told);
+                Input::Released
+            }
+            Done::Left => {
+                self.end.leave(&self.holder, "the run was ended by force", told);
+                Input::Released
+            }
+        }
+    }
+
+    fn equip(&mut self, kit: Kit, told: &mut Chronicle) {
+        surroundings::tell(&kit, told);
+        self.kit = Some(kit);
+    }
+
+    fn next_title(&self) -> String {
+        self.end.next_step.clone().unwrap_or_else(|| "the next step".to_owned())
+    }
+
+    /// Takes a change of the lock; a failure means that it is lost.
+    pub(crate) fn heed_lock(&mut self, change: Change, during: Option<&str>, told: &mut Chronicle) -> Option<Failure> {
+        match change {
+            Change::Lost(lost) => {
+                let failure = match during {
+                    Some(step) => keeping::lost_during(step, &lost),
+                    None => keeping::lost_before(&self.next_title(), &lost),
+                };
+                self.lose(&lost, &failure, told);
+                Some(failure)
+            }
+            Change::Renewed { .. } | Change::RenewalFailed { .. } | Change::Releasing { .. } => {
+                keeping::tell_change(&change, told);
+                None
+            }
+        }
+    }
+
+    fn lose(&mut self, lost: &Lost, failure: &Failure, told: &mut Chronicle) {
+        if self.end.lock != LockEnd::Lost {
+            self.end.lose(lost);
+            keeping::tell_loss(lost, failure, told);
+        }
+    }
+
+    /// Programs that start and end are part of the last will.
+    pub(crate) fn program_moved(&mut self, program: &str, update: &process::Update) {
+        let moved = match update {
+            process::Update::Started { pid } => self.children.insert(program.to_owned(), *pid).is_none(),
+            process::Update::Finished { .. } => self.children.remove(program).is_some(),
+            process::Update::Line { .. }
+            | process::Update::Interrupted { .. }
+            | process::Update::InterruptReported { .. }
+            | process::Update::Killed { .. }
+            | process::Update::LeftBehind { .. } => false,
+        };
+        if moved {
+            let children: Vec<String> =
+                self.children.iter().map(|(program, pid)| format!("{program} (process {pid})")).collect();
+            let value = (!children.is_empty()).then(|| children.join(", "));
+            self.note([(notes::CHILDREN, value)]);
+        }
+    }
+
+    /// The stop request is part of the last will.
+    pub(crate) fn note_stop(&mut self, by: Option<&Asked>, directly: Directly) {
+        self.directly = directly;
+        let now = self.clock.wall();
+        let by = by.map_or_else(|| "the front is gone".to_owned(), |asked| asked.signal.clone());
+        self.note([
+            (notes::STOP_REQUESTED, Some(rfc3339(now))),
+            (notes::STOP_SIGNAL, Some(by)),
+            (notes::STOP_DEADLINE, Some(rfc3339(now + self.spec.stop_after))),
+        ]);
+    }
+
+    fn note<const N: usize>(&self, notes: [(&str, Option<String>); N]) {
+        if let Some(keeper) = &self.keeper
+            && self.end.lock == LockEnd::Left
+        {
+            keeper.note(notes.into_iter().map(|(key, value)| (key.to_owned(), value)).collect());
+        }
+    }
+}
+
+async fn next_change(changes: &mut Option<UnboundedReceiver<Change>>) -> Option<Change> {
+    match changes {
+        Some(changes) => changes.recv().await,
+        None => None,
+    }
+}
+
+async fn ended(activity: &mut Option<Pin<Box<dyn Future<Output = Done>>>>) -> Done {
+    match activity {
+        Some(activity) => activity.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the machine needs of an outcome.
+fn step_end(action: Action, outcome: Outcome, unsettled: bool) -> StepEnd {
+    let changing = matches!(
+        action,
+        Action::InstallOperator | Action::ApplyPrerequisites | Action::ApplyInfrastructure | Action::InstallChart
+    );
+    match outcome {
+        Outcome::Done(_) | Outcome::Nothing(_) => StepEnd::Done,
+        Outcome::Stopped(stopped) => {
+            StepEnd::Stopped { clean: stopped.clean, unfinished: stopped.unfinished, unsettled }
+        }
+        Outcome::Failed(failure) => StepEnd::Failed { failure, changing, unsettled },
+    }
+}
