@@ -108,6 +108,9 @@ codes! {
     Forbidden "cluster.forbidden" 5 "cluster admin"
         "The API server forbids it."
         "Grant what its sentence names; `dcctl rbac` prints all that dcctl itself needs.";
+    OperatorMissing "guard.operator" 6 "operator"
+        "The cluster has no operator that this bundle can work with."
+        "Run `dcctl install` with the same bundle first.";
     LiveInstance "guard.live_instance" 6 "operator"
         "The instance is live, and this command would build over it."
         "Use the command that the message names.";

@@ -4,6 +4,14 @@
 //! [`Update`]s, which `run` turns into events, and ends with an [`Outcome`]. A dry run goes through the same
 //! functions with [`Mode::DryRun`], in which nothing may be written.
 
+// The steps that talk to the API server.
+pub mod declaration;
+pub mod guard;
+mod halt;
+pub mod manifests;
+pub mod readiness;
+pub mod record;
+
 mod perform;
 mod updates;
 
