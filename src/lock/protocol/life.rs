@@ -246,6 +246,7 @@ impl Life {
     }
 
     fn won(&mut self, won: Won) {
+        self.book.ledger.landed = None;
         self.effects.push(Effect::Claimed(Ok(Claimed {
             holder: self.book.wish.holder.to_string(),
             uid: won.record.uid().to_owned(),
@@ -323,10 +324,10 @@ impl Life {
 
     fn begin_release(&mut self, asked: Instant, now: Now) {
         let target = match &mut self.state {
-            State::Idle => Target::Nothing,
+            State::Idle => self.leftover(),
             State::Claiming(..) => {
                 self.effects.push(Effect::Claimed(Err(ClaimError::GivenUp)));
-                Target::Nothing
+                self.leftover()
             }
             State::Holding(holding) => {
                 self.checks += holding.drop_attempt();
@@ -339,6 +340,11 @@ impl Life {
         let (release, next) = Release::begin(target, asked, &mut self.book, now);
         self.state = State::Releasing(release, None);
         self.release_next(next);
+    }
+
+    /// What a claim that did not come through has left in the Lease.
+    fn leftover(&mut self) -> Target {
+        self.book.ledger.landed.take().map_or(Target::Nothing, Target::Stale)
     }
 
     /// Why nothing may begin in a state in which the API server need not be asked.
