@@ -79,9 +79,11 @@ fn apply(desk: &Desk, asked: &Asked) -> u8 {
     };
     let code = runtime.block_on(async {
         // Armed before anything else: from here on a signal is a request to stop and never an end.
-        let signals = crate::signal::install()
-            .map_err(|error| Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error));
-        let gathered = signals.and_then(|signals| gather(desk, asked, &run, began, &mut folder).map(|spec| (signals, spec)));
+        let signals = crate::signal::install().map_err(|error| {
+            Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error)
+        });
+        let gathered =
+            signals.and_then(|signals| gather(desk, asked, &run, began, &mut folder).map(|spec| (signals, spec)));
         let (signals, spec) = match gathered {
             Ok(ready) => ready,
             Err(failure) => return refused(asked, failure),
@@ -98,10 +100,14 @@ fn apply(desk: &Desk, asked: &Asked) -> u8 {
     code
 }
 
-async fn start(desk: &Desk, spec: Spec, signals: crate::signal::Signals, showing: front::Showing) -> Result<u8, Failure> {
-    let program = std::env::current_exe().map_err(|error| {
-        Failure::new(Code::CommandFailed, "this program cannot tell where it is").because(&error)
-    })?;
+async fn start(
+    desk: &Desk,
+    spec: Spec,
+    signals: crate::signal::Signals,
+    showing: front::Showing,
+) -> Result<u8, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(Code::CommandFailed, "this program cannot tell where it is").because(&error))?;
     let surroundings = Surroundings {
         program,
         environment: spec.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
@@ -141,7 +147,8 @@ fn gather(
     };
     let bundle = written.resolve(&inputs)?;
     let job = Job::detect(environment, std::process::id());
-    let state_dir = files::state_dir(options.state_dir.as_deref(), asked.instance.as_deref(), kubeconfig.context(), environment)?;
+    let state_dir =
+        files::state_dir(options.state_dir.as_deref(), asked.instance.as_deref(), kubeconfig.context(), environment)?;
     crate::step::refuse_local_state_in_ci(&bundle, job.ci, options.state_dir.is_some())?;
     kubeconfig.write(&kubeconfig_path)?;
     let tools = environment.for_tools();
@@ -154,7 +161,10 @@ fn gather(
         mode: asked.mode(),
         instance: asked.instance.clone(),
         bundle,
-        bundle_path: options.bundle.file_name().map_or_else(|| ".".to_owned(), |name| name.to_string_lossy().into_owned()),
+        bundle_path: options
+            .bundle
+            .file_name()
+            .map_or_else(|| ".".to_owned(), |name| name.to_string_lossy().into_owned()),
         kube_context: kubeconfig.context().to_owned(),
         server: kubeconfig.server().to_owned(),
         user: environment.user_name(),
@@ -202,14 +212,17 @@ pub(crate) fn proxies(desk: &Desk) -> Proxies {
 }
 
 fn secrets(bundle: &Bundle, kubeconfig: &Kubeconfig) -> std::collections::BTreeMap<String, crate::redact::Secret> {
-    let of_bundle = bundle.secrets().enumerate().map(|(index, (name, secret))| (format!("{index} {name}"), secret.clone()));
+    let of_bundle =
+        bundle.secrets().enumerate().map(|(index, (name, secret))| (format!("{index} {name}"), secret.clone()));
     of_bundle.chain(kubeconfig.secrets()).collect()
 }
 
 fn notes(desk: &Desk, kubeconfig: &Kubeconfig, job: &Job) -> Vec<String> {
     // What CI systems empty when a job ends: credentials that lie there end with it, the run may not.
-    let temporary: Vec<PathBuf> =
-        ["RUNNER_TEMP", "CI_PROJECT_DIR", "WORKSPACE", "TMPDIR"].iter().filter_map(|name| desk.environment.path(name)).collect();
+    let temporary: Vec<PathBuf> = ["RUNNER_TEMP", "CI_PROJECT_DIR", "WORKSPACE", "TMPDIR"]
+        .iter()
+        .filter_map(|name| desk.environment.path(name))
+        .collect();
     let mut notes = kubeconfig.warnings(desk.clock.wall(), &temporary);
     if let Some(system) = job.system {
         notes.push(format!("this run was started by {}", system.title()));
@@ -219,6 +232,7 @@ fn notes(desk: &Desk, kubeconfig: &Kubeconfig, job: &Job) -> Vec<String> {
 
 /// Makes a path absolute without looking at the file system.
 fn absolute(option: &str, path: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(path)
-        .map_err(|error| Failure::new(Code::OptionInvalid, format!("{option} {} is not a path", path.display())).because(&error))
+    std::path::absolute(path).map_err(|error| {
+        Failure::new(Code::OptionInvalid, format!("{option} {} is not a path", path.display())).because(&error)
+    })
 }

@@ -84,7 +84,8 @@ impl Remains {
 pub(crate) fn write(spec: &Spec, clock: &Arc<dyn Clock>) -> Result<u8, Failure> {
     let path = spec.journal();
     let unusable = |error: &io::Error| {
-        let sentence = format!("the supervisor of this run was killed, and its journal {} cannot be used", path.display());
+        let sentence =
+            format!("the supervisor of this run was killed, and its journal {} cannot be used", path.display());
         Failure::new(Code::SupervisorKilled, sentence).because(error)
     };
     let remains = Remains::read(&path).map_err(|error| unusable(&error))?;
@@ -92,7 +93,8 @@ pub(crate) fn write(spec: &Spec, clock: &Arc<dyn Clock>) -> Result<u8, Failure> 
     let reports =
         Reports::start(Paths { events: spec.events_file.clone(), junit: spec.junit.clone(), going_on: GoingOn::Yes });
     let redactor = spec.redactor();
-    let voice = Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: remains.next_seq };
+    let voice =
+        Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: remains.next_seq };
     let mut journal = Journal::open(&path, voice, reports).map_err(|error| unusable(&error))?;
     let finished = finished(spec, remains, crate::run::millis(journal.elapsed()));
     let code = finished.exit_code;

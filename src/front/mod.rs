@@ -75,7 +75,17 @@ pub async fn run(spec: Spec, showing: Showing, surroundings: Surroundings) -> Re
     let (ear, mouth) = link.split();
     let shown = show::start(spec.journal(), showing);
     let now = clock.now();
-    let mut front = Front { spec, clock, signals, complaints, terminal, mouth, answered: now, asked: Vec::new(), said_silent: false };
+    let mut front = Front {
+        spec,
+        clock,
+        signals,
+        complaints,
+        terminal,
+        mouth,
+        answered: now,
+        asked: Vec::new(),
+        said_silent: false,
+    };
     front.hand_over().await;
     front.watch(ear, ended).await;
     let code = front.verdict()?;

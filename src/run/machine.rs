@@ -418,7 +418,8 @@ mod tests {
     #[test]
     fn a_stop_after_the_last_step_changes_nothing() {
         let done = || Input::StepEnded(StepEnd::Done);
-        let inputs = vec![Input::FenceHeld, done(), Input::FenceHeld, done(), Input::Stop(Strength::Graceful), Input::Released];
+        let inputs =
+            vec![Input::FenceHeld, done(), Input::FenceHeld, done(), Input::Stop(Strength::Graceful), Input::Released];
         let (machine, _) = play(then(inputs));
         assert_eq!(machine.ending().stop, None);
         assert_eq!(machine.state(), State::Finished);
@@ -434,7 +435,8 @@ mod tests {
 
     #[test]
     fn a_stop_during_an_unsettled_claim_looks_before_the_verdict() {
-        let inputs = vec![Input::Prepared(Ok(())), Input::Stop(Strength::Graceful), stopped(true, true), Input::Released];
+        let inputs =
+            vec![Input::Prepared(Ok(())), Input::Stop(Strength::Graceful), stopped(true, true), Input::Released];
         let (_, effects) = play(inputs);
         assert_eq!(effects[3..], [Effect::Release, Effect::Finish]);
     }

@@ -49,7 +49,8 @@ impl Tally {
                 self.counts.resources.failed += 1;
             }
             Event::ObjectWaiting(waiting) => {
-                let name = crate::event::facts::cluster::object(&waiting.kind, waiting.namespace.as_deref(), &waiting.name);
+                let name =
+                    crate::event::facts::cluster::object(&waiting.kind, waiting.namespace.as_deref(), &waiting.name);
                 let since = self.waits.get(&name).map_or(now, |(_, since)| *since);
                 self.waits.insert(name, (waiting.why.clone(), since));
             }

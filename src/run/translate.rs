@@ -193,9 +193,9 @@ pub(crate) fn run_started(spec: &Spec, holder: &str) -> Event {
 
 /// `run.planned`.
 pub(crate) fn run_planned(plan: &Plan) -> Event {
-    let steps = plan.actions.iter().map(|action: &Action| event::PlannedStep {
-        id: action.id(),
-        title: action.title().to_owned(),
-    });
+    let steps = plan
+        .actions
+        .iter()
+        .map(|action: &Action| event::PlannedStep { id: action.id(), title: action.title().to_owned() });
     Event::RunPlanned(event::RunPlanned { steps: steps.collect() })
 }

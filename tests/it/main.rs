@@ -3,9 +3,11 @@
 #[path = "../bed/mod.rs"]
 mod bed;
 
+#[path = "bed.rs"]
+mod bed_itself;
 mod docs;
 mod laws;
 mod layering;
 mod process;
-mod the_bed;
+mod steps;
 mod tree;
