@@ -9,4 +9,5 @@ mod docs;
 mod laws;
 mod layering;
 mod process;
+mod steps;
 mod tree;
