@@ -3,5 +3,4 @@
 #[path = "../bed/mod.rs"]
 mod bed;
 
-#[path = "bed.rs"]
-mod bed_itself;
+mod the_bed;
