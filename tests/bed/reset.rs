@@ -53,7 +53,7 @@ const NAMESPACED: [(&str, &str); 17] = [
 const KUBERNETES_OWN: [&str; 2] = ["/configmaps/kube-root-ca.crt", "/serviceaccounts/default"];
 
 /// The paths of the objects that were there first.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pristine(BTreeSet<String>);
 
 struct Found {

@@ -3,11 +3,10 @@
 #[path = "../bed/mod.rs"]
 mod bed;
 
-#[path = "bed.rs"]
-mod bed_itself;
 mod docs;
 mod laws;
 mod layering;
 mod process;
 mod steps;
+mod the_bed;
 mod tree;

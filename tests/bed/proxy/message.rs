@@ -59,6 +59,13 @@ impl Head {
         self.field("content-length").and_then(|value| value.parse().ok()).map_or(without_a_word, Body::Sized)
     }
 
+    /// Whether the connection ends after this message.
+    pub(super) fn is_last(&self) -> bool {
+        let first = self.bytes.split(|byte| *byte == b'\r').next().unwrap_or(&[]);
+        first.ends_with(b"HTTP/1.0")
+            || self.field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
+    }
+
     fn field(&self, name: &str) -> Option<String> {
         let text = String::from_utf8_lossy(&self.bytes);
         let mut fields = text.lines().skip(1).filter_map(|line| line.split_once(':'));

@@ -26,7 +26,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ServerConfig};
 
-use crate::bed::{Bed, http, users};
+use crate::bed::{Bed, hand, http, users};
 
 pub(crate) use rule::{Fault, Gate, Rule};
 
@@ -114,6 +114,11 @@ impl Proxy {
         let text = users::kubeconfig(user, known, self.shared.port, &self.authority);
         fs::write(&path, text).expect("the test's folder can be written");
         path
+    }
+
+    /// A client of the kind that dcctl uses, through the proxy.
+    pub(crate) async fn client(&self, user: &str) -> kube::Client {
+        hand::client(&self.kubeconfig(user)).await
     }
 
     /// From now on requests that match meet this rule, unless an earlier rule takes them.
