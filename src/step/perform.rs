@@ -20,7 +20,15 @@ pub async fn perform(kit: &Kit, action: Action) -> Outcome {
     }
 }
 pub use record::record_failure;
-pub async fn find_tofu(_kit: &Kit, _given: Option<&Path>) -> Result<Tool, Failure> { Ok(Tool { path: "/bin/true".into(), version: "0".to_owned() }) }
-pub async fn find_helm(_kit: &Kit, _given: Option<&Path>) -> Result<Tool, Failure> { Ok(Tool { path: "/bin/true".into(), version: "0".to_owned() }) }
-pub fn kept(_run: &Path, _state: &Path) -> Vec<(String, PathBuf)> { Vec::new() }
-pub fn refuse_local_state_in_ci(_b: &Bundle, _ci: bool, _given: bool) -> Result<(), Failure> { Ok(()) }
+pub async fn find_tofu(_kit: &Kit, _given: Option<&Path>) -> Result<Tool, Failure> {
+    Ok(Tool { path: "/bin/true".into(), version: "0".to_owned() })
+}
+pub async fn find_helm(_kit: &Kit, _given: Option<&Path>) -> Result<Tool, Failure> {
+    Ok(Tool { path: "/bin/true".into(), version: "0".to_owned() })
+}
+pub fn kept(_run: &Path, _state: &Path) -> Vec<(String, PathBuf)> {
+    Vec::new()
+}
+pub fn refuse_local_state_in_ci(_b: &Bundle, _ci: bool, _given: bool) -> Result<(), Failure> {
+    Ok(())
+}

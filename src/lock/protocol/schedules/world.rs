@@ -63,9 +63,22 @@ enum Event {
     Run(usize, Act),
     /// The machine is due, or was when this was planned.
     Tick(usize),
-    Arrives { from: usize, request: u64, ask: Ask, body: Option<Value>, reply: Option<Duration> },
-    Replied { to: usize, request: u64, answer: Answer },
-    TimedOut { to: usize, request: u64 },
+    Arrives {
+        from: usize,
+        request: u64,
+        ask: Ask,
+        body: Option<Value>,
+        reply: Option<Duration>,
+    },
+    Replied {
+        to: usize,
+        request: u64,
+        answer: Answer,
+    },
+    TimedOut {
+        to: usize,
+        request: u64,
+    },
     Bob(Bob),
 }
 
@@ -399,10 +412,8 @@ impl World {
     }
 
     fn bob_notices(&mut self, answer: &Answer) {
-        let written = matches!(
-            answer,
-            Answer::Replaced(Ok(Replaced::Stored(_))) | Answer::Created(Ok(Created::Stored(_)))
-        );
+        let written =
+            matches!(answer, Answer::Replaced(Ok(Replaced::Stored(_))) | Answer::Created(Ok(Created::Stored(_))));
         if written && self.bob_watches > 0 && self.dice.one_in(3) {
             self.bob_watches -= 1;
             let delay = self.dice.millis(0, 1_000);
