@@ -298,3 +298,6 @@ impl Claim {
         Next::Wait(now.boot + self.retries.failed(book.timing))
     }
 }
+
+#[cfg(test)]
+mod tests;

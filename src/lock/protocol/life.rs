@@ -131,7 +131,7 @@ impl Life {
         match input {
             Input::Claim => self.claim(now),
             Input::Check => self.checks += 1,
-            Input::Note(notes) => self.note(notes, now),
+            Input::Note(notes) => self.note(notes),
             Input::Release => self.release_asked = self.release_asked.or(Some(now.boot)),
             Input::Answer(answer) => {
                 self.asking = false;
@@ -151,7 +151,7 @@ impl Life {
         if let State::Holding(holding) = &mut self.state
             && boot.abs_diff(wall) > CLOCKS_DISAGREE
         {
-            holding.renew_at_once(now);
+            holding.renew_at_once();
         }
     }
 
@@ -195,10 +195,10 @@ impl Life {
         self.effects.push(Effect::Claimed(Err(refusal)));
     }
 
-    fn note(&mut self, notes: BTreeMap<String, Option<String>>, now: Now) {
+    fn note(&mut self, notes: BTreeMap<String, Option<String>>) {
         self.book.wish.note(notes);
         if let State::Holding(holding) = &mut self.state {
-            holding.renew_at_once(now);
+            holding.renew_at_once();
         }
     }
 
@@ -358,3 +358,6 @@ impl Life {
         Some(Lost::Broken(Failure::new(Code::Internal, message)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,8 @@ pub mod release;
 pub(crate) mod renewal;
 #[cfg(test)]
 mod schedules;
+#[cfg(test)]
+mod script;
 
 use std::time::Duration;
 
