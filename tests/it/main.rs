@@ -8,5 +8,6 @@ mod laws;
 mod layering;
 mod process;
 mod steps;
+mod stopping;
 mod the_bed;
 mod tree;
