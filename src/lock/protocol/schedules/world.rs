@@ -63,13 +63,26 @@ enum Event {
     Run(usize, Act),
     /// The machine is due, or was when this was planned.
     Tick(usize),
-    Arrives { from: usize, request: u64, ask: Ask, body: Option<Value>, reply: Option<Duration> },
-    Replied { to: usize, request: u64, answer: Answer },
-    TimedOut { to: usize, request: u64 },
+    Arrives {
+        from: usize,
+        request: u64,
+        ask: Ask,
+        body: Option<Value>,
+        reply: Option<Duration>,
+    },
+    Replied {
+        to: usize,
+        request: u64,
+        answer: Answer,
+    },
+    TimedOut {
+        to: usize,
+        request: u64,
+    },
     Bob(Bob),
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Act {
     Claim,
     Check,
@@ -276,14 +289,13 @@ impl World {
                     }
                 }
                 Effect::Claimed(Err(error)) => self.no_claim(run, &error),
-                Effect::Checked(_, _) => {}
                 Effect::Tell(Change::Renewed { sent_at, .. }) => {
                     if self.runs[run].stage == Stage::Working {
                         self.runs[run].has_until(sent_at, self.now);
                     }
                 }
                 Effect::Tell(Change::Lost(lost)) => self.lost(run, &lost),
-                Effect::Tell(Change::RenewalFailed { .. } | Change::Releasing { .. }) => {}
+                Effect::Checked(..) | Effect::Tell(Change::RenewalFailed { .. } | Change::Releasing { .. }) => {}
                 Effect::Released(released) => {
                     self.seen.released += 1;
                     self.runs[run].stage = Stage::Over(released);
@@ -399,10 +411,8 @@ impl World {
     }
 
     fn bob_notices(&mut self, answer: &Answer) {
-        let written = matches!(
-            answer,
-            Answer::Replaced(Ok(Replaced::Stored(_))) | Answer::Created(Ok(Created::Stored(_)))
-        );
+        let written =
+            matches!(answer, Answer::Replaced(Ok(Replaced::Stored(_))) | Answer::Created(Ok(Created::Stored(_))));
         if written && self.bob_watches > 0 && self.dice.one_in(3) {
             self.bob_watches -= 1;
             let delay = self.dice.millis(0, 1_000);
