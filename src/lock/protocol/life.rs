@@ -74,13 +74,13 @@ enum State {
     /// Nothing is held, nothing is wanted.
     Idle,
     /// A claim goes on; it waits until then, unless a request is under way.
-    Claiming(Claim, Option<Instant>),
+    Claiming(Box<Claim>, Option<Instant>),
     /// The lock is ours.
     Holding(Box<Holding>),
     /// It was ours, in the Lease of this uid.
     Lost(Lost, String),
     /// It is being given back; the release waits until then, unless a request is under way.
-    Releasing(Release, Option<Instant>),
+    Releasing(Box<Release>, Option<Instant>),
     /// It is over.
     Ended,
 }
@@ -183,7 +183,7 @@ impl Life {
         let refusal = match &self.state {
             State::Idle if self.release_asked.is_none() => {
                 let (claim, next) = Claim::begin(&mut self.book, now);
-                self.state = State::Claiming(claim, None);
+                self.state = State::Claiming(Box::new(claim), None);
                 self.claim_next(next);
                 return;
             }
@@ -338,7 +338,7 @@ impl Life {
             State::Releasing(..) | State::Ended => return,
         };
         let (release, next) = Release::begin(target, asked, &mut self.book, now);
-        self.state = State::Releasing(release, None);
+        self.state = State::Releasing(Box::new(release), None);
         self.release_next(next);
     }
 

@@ -138,10 +138,7 @@ pub(super) fn word(ask: &Ask) -> String {
 
 /// Plays a script: `next` says in a word what the machine does and, if it asks or waits, how; it is answered in turn.
 /// Every answer takes one second, every wait as long as it says.
-pub(super) fn play(
-    script: &str,
-    mut next: impl FnMut(Option<Answer>, u64) -> Step,
-) -> String {
+pub(super) fn play(script: &str, mut next: impl FnMut(Option<Answer>, u64) -> Step) -> String {
     let mut said = Vec::new();
     let mut answers = script.split_whitespace();
     let mut clock = 0;

@@ -1,3 +1,5 @@
+//! Claims, answer by answer: each row is what was answered, and what the claim then did.
+
 use super::*;
 use crate::lock::protocol::script::{Step, at, book, play, seconds};
 

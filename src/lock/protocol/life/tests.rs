@@ -1,3 +1,5 @@
+//! One run's lock from beginning to end, second by second.
+
 use super::*;
 use crate::lock::protocol::script::{answer, at, failure, request, seconds, word};
 use crate::lock::protocol::{Answer, Ask};

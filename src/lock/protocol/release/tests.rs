@@ -1,3 +1,5 @@
+//! Releases, answer by answer: each row is what was answered, and what the release then did.
+
 use super::*;
 use crate::lock::protocol::script::{Step, at, book, lease, play, seconds};
 
@@ -48,8 +50,7 @@ fn held() -> Target {
 }
 
 const BOB: &str = "not ours: bob@laptop/9912/3a7f000000000000";
-const KEPT: &str =
-    "left: the Lease dcctl in dc-k8s-system is being deleted, but finalizers keep it: example.com/keep";
+const KEPT: &str = "left: the Lease dcctl in dc-k8s-system is being deleted, but finalizers keep it: example.com/keep";
 
 #[test]
 fn every_answer_to_the_delete_has_one_consequence() {
@@ -121,10 +122,7 @@ fn what_cannot_be_settled_within_the_budget_is_said() {
         &held(),
         None,
         &[
-            (
-                "unclear unclear unclear unclear unclear unclear",
-                &format!("delete {waits} +4 read"),
-            ),
+            ("unclear unclear unclear unclear unclear unclear", &format!("delete {waits} +4 read")),
             (
                 "unclear unclear unclear unclear unclear unclear unclear",
                 &format!("delete {waits} +4 read unknown: unclear"),
@@ -204,10 +202,7 @@ fn a_claim_without_an_answer_is_looked_for_ten_seconds_after_it_was_sent() {
             ("ours forbidden", "+6 read delete left: forbidden"),
             ("forbidden", "+6 read unknown: forbidden"),
             ("unclear none", "+6 read +1 read never taken"),
-            (
-                "unclear unclear unclear unclear unclear",
-                "+6 read +1 read +2 read +4 read +4 read unknown: unclear",
-            ),
+            ("unclear unclear unclear unclear unclear", "+6 read +1 read +2 read +4 read +4 read unknown: unclear"),
         ],
     );
     table(&Target::Nothing, Some(60), &[("none", "read never taken")]);

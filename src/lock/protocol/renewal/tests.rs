@@ -1,3 +1,5 @@
+//! Renewals and checks, answer by answer.
+
 use super::*;
 use crate::lock::protocol::script::{Step, at, book, play, seconds};
 
@@ -5,16 +7,13 @@ use crate::lock::protocol::script::{Step, at, book, play, seconds};
 fn attempt(purpose: Purpose, age: u64, script: &str) -> String {
     let (mut book, mut machine) = (book(), None);
     play(script, |answer, clock| {
-        let next = match (&mut machine, answer) {
-            (Some(renewal), Some(answer)) => {
-                let held = Held { uid: "uid-1", age: Duration::from_secs(age) };
-                Renewal::answered(renewal, answer, &held, &mut book, at(clock))
-            }
-            (_, _) => {
-                let (renewal, ask) = Renewal::begin(purpose);
-                machine = Some(renewal);
-                Next::Ask(ask)
-            }
+        let next = if let (Some(renewal), Some(answer)) = (&mut machine, answer) {
+            let held = Held { uid: "uid-1", age: Duration::from_secs(age) };
+            Renewal::answered(renewal, answer, &held, &mut book, at(clock))
+        } else {
+            let (renewal, ask) = Renewal::begin(purpose);
+            machine = Some(renewal);
+            Next::Ask(ask)
         };
         match next {
             Next::Ask(ask) => Step::Ask(ask),

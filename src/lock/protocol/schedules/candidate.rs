@@ -134,12 +134,11 @@ impl Candidate {
     }
 
     pub(super) fn has_nothing(&mut self, why: Option<&Lost>) {
-        let ignored = match (self.mistake, why) {
-            // It would not have noticed yet.
-            (Mistake::DeadlineFromReply, Some(Lost::Expired { .. })) => true,
-            (Mistake::FenceIsAFlag, Some(Lost::Expired { .. } | Lost::Taken { .. } | Lost::Gone)) => true,
-            _ => false,
-        };
+        // A candidate with one of these mistakes would not have noticed (yet).
+        let ignored = matches!(
+            (self.mistake, why),
+            (Mistake::DeadlineFromReply, Some(Lost::Expired { .. })) | (Mistake::FenceIsAFlag, Some(_))
+        );
         if !ignored {
             self.fence = None;
         }

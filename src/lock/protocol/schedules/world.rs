@@ -82,7 +82,7 @@ enum Event {
     Bob(Bob),
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Act {
     Claim,
     Check,
@@ -289,14 +289,13 @@ impl World {
                     }
                 }
                 Effect::Claimed(Err(error)) => self.no_claim(run, &error),
-                Effect::Checked(_, _) => {}
                 Effect::Tell(Change::Renewed { sent_at, .. }) => {
                     if self.runs[run].stage == Stage::Working {
                         self.runs[run].has_until(sent_at, self.now);
                     }
                 }
                 Effect::Tell(Change::Lost(lost)) => self.lost(run, &lost),
-                Effect::Tell(Change::RenewalFailed { .. } | Change::Releasing { .. }) => {}
+                Effect::Checked(..) | Effect::Tell(Change::RenewalFailed { .. } | Change::Releasing { .. }) => {}
                 Effect::Released(released) => {
                     self.seen.released += 1;
                     self.runs[run].stage = Stage::Over(released);
