@@ -9,8 +9,8 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection, StreamOwned};
 
+use crate::bed::message::{Body, Head, carry};
 use crate::bed::proxy::Shared;
-use crate::bed::proxy::message::{Body, Head, carry};
 use crate::bed::proxy::rule::{Fault, Side};
 
 type Client = BufReader<StreamOwned<ServerConnection, TcpStream>>;

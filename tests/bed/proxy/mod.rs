@@ -5,10 +5,9 @@
 //! cut the connection, stay silent, answer in the server's place. It records every request. Without rules it is
 //! transparent, watches included.
 //!
-//! [`message`] knows how HTTP/1.1 frames messages, [`connection`] carries them, [`rule`] is what a test writes.
+//! [`connection`] carries the messages, [`rule`] is what a test writes.
 
 mod connection;
-mod message;
 mod rule;
 
 use std::collections::BTreeMap;
