@@ -20,6 +20,8 @@ pub(crate) mod folder;
 #[cfg(test)]
 pub(crate) mod hand;
 pub(crate) mod http;
+#[cfg(test)]
+pub(crate) mod junit;
 pub(crate) mod keys;
 pub(crate) mod kwok;
 #[cfg(test)]
@@ -32,6 +34,8 @@ pub(crate) mod proxy;
 #[cfg(test)]
 pub(crate) mod reset;
 pub(crate) mod serve;
+#[cfg(test)]
+pub(crate) mod stream;
 pub(crate) mod tools;
 pub(crate) mod users;
 pub(crate) mod wait;
