@@ -322,7 +322,9 @@ fn details(failure: &Failed, diagnostics: &[Diagnostic]) -> String {
         text.push_str(&format!("what to do: {hint}\n"));
     }
     text.push_str(&format!("code: {}\n", failure.code));
-    text.push_str(&told(diagnostics.iter().filter(|said| said.severity == Severity::Error)));
+    // The diagnostic of a refusal is the failure itself.
+    let errors = diagnostics.iter().filter(|said| said.severity == Severity::Error);
+    text.push_str(&told(errors.filter(|said| said.summary != failure.message)));
     text.push_str(&told(diagnostics.iter().filter(|said| said.severity == Severity::Warning)));
     text
 }
