@@ -21,8 +21,8 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 use crate::bed::child::{Mark, command};
-use crate::bed::tools::own;
 use crate::bed::junit::Report;
+use crate::bed::tools::own;
 use crate::bed::{Bed, stream, wait};
 
 /// A run that is not started yet.
@@ -316,7 +316,10 @@ impl Finished {
             if stream::verdict(&events).is_some() {
                 stream::assert_complete(&events);
                 let same_run = shown.first().is_some_and(|first| first["run"] == events[0]["run"]);
-                assert!(ended.is_none() || !same_run || events == shown, "the journal says something else:\n{events:?}");
+                assert!(
+                    ended.is_none() || !same_run || events == shown,
+                    "the journal says something else:\n{events:?}"
+                );
             }
         }
         if let Some(report) = self.traces.junit.as_deref().filter(|path| path.is_file()) {
@@ -335,7 +338,12 @@ impl Finished {
 
     #[track_caller]
     fn hold_the_events_file_against(&self, shown: &[Value], ended: Option<i32>) {
-        let Some(path) = self.traces.events_file.as_deref().filter(|path| path.is_file()) else { return };
+        // A device that the run refused to write to may be a file to us: that of our own output.
+        let of_the_test = |path: &&Path| {
+            let real = path.canonicalize().unwrap_or_default();
+            path.is_file() && self.traces.folder.canonicalize().is_ok_and(|folder| real.starts_with(folder))
+        };
+        let Some(path) = self.traces.events_file.as_deref().filter(of_the_test) else { return };
         let events = Journal::at(path.to_owned()).events();
         if ended.is_some_and(|code| code != 40) {
             stream::assert_complete(&events);
@@ -355,6 +363,8 @@ impl Finished {
 /// Where a run leaves what it says, besides its outputs.
 #[derive(Debug, Clone)]
 struct Traces {
+    /// The folder that it works in, which is the test's own.
+    folder: PathBuf,
     junit: Option<PathBuf>,
     events_file: Option<PathBuf>,
     run_dir: Option<PathBuf>,
@@ -364,8 +374,10 @@ struct Traces {
 impl Traces {
     fn of(command: &Command) -> Traces {
         let option = |name: &str| option(command, name);
-        let state = variable(command, "XDG_STATE_HOME").or_else(|| Some(variable(command, "HOME")?.join(".local/state")));
-        Traces { junit: option("junit"), events_file: option("events-file"), run_dir: option("run-dir"), state }
+        let state =
+            variable(command, "XDG_STATE_HOME").or_else(|| Some(variable(command, "HOME")?.join(".local/state")));
+        let folder = command.get_current_dir().expect("it was given one").to_owned();
+        Traces { folder, junit: option("junit"), events_file: option("events-file"), run_dir: option("run-dir"), state }
     }
 
     /// Every journal of the test's runs, in the order of their beginnings.

@@ -12,7 +12,8 @@ use serde_json::Value;
 use crate::bed::child::command;
 
 /// Values of an attribute `type` that make some readers turn the text into something else, or refuse the file.
-const MISREAD: [&str; 9] = ["file", "yaml", "symbol", "integer", "float", "decimal", "date", "dateTime", "base64Binary"];
+const MISREAD: [&str; 9] =
+    ["file", "yaml", "symbol", "integer", "float", "decimal", "date", "dateTime", "base64Binary"];
 
 /// The most bytes of a report, of what explains a case, and of what a case printed.
 const LARGEST: (usize, usize, usize) = (1024 * 1024, 32 * 1024, 64 * 1024);
@@ -91,14 +92,20 @@ impl Report {
     /// Asks another parser, expat through Python, what it reads.
     fn assert_expat_agrees(&self, path: &Path) {
         let Some(python) = python() else { return };
-        let output = command(python).args(["-c", READER]).arg(path).stdin(Stdio::null()).output().expect("python3 runs");
+        let output =
+            command(python).args(["-c", READER]).arg(path).stdin(Stdio::null()).output().expect("python3 runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "expat does not read {}: {said}\n{}", path.display(), self.text);
         let read: Value = serde_json::from_slice(&output.stdout).expect("the reader prints JSON");
         let own: Vec<Value> = self
             .cases
             .iter()
-            .map(|case| [&case.suite, &case.class, &case.name, &case.result, &case.message, &case.body].into_iter().cloned().collect())
+            .map(|case| {
+                [&case.suite, &case.class, &case.name, &case.result, &case.message, &case.body]
+                    .into_iter()
+                    .cloned()
+                    .collect()
+            })
             .collect();
         assert_eq!(read, Value::from(own), "two readers read two things");
     }
@@ -149,7 +156,8 @@ fn read_suite(suite: Node, text: &str) -> Vec<Case> {
 }
 
 fn read_case(suite: &str, case: Node, text: &str) -> Case {
-    let attribute = |name: &str| case.attribute(name).unwrap_or_else(|| panic!("a case without {name}: {text}")).to_owned();
+    let attribute =
+        |name: &str| case.attribute(name).unwrap_or_else(|| panic!("a case without {name}: {text}")).to_owned();
     let is_result = |node: &Node| matches!(node.tag_name().name(), "failure" | "error" | "skipped");
     let results: Vec<Node> = case.children().filter(is_result).collect();
     assert!(results.len() <= 1, "a case with two results: {text}");
@@ -159,7 +167,8 @@ fn read_case(suite: &str, case: Node, text: &str) -> Case {
     let child = |tag: &str| case.children().find(|node| node.has_tag_name(tag)).and_then(|node| node.text());
     let output = child("system-out").unwrap_or_default().to_owned();
     assert!(output.len() <= LARGEST.2, "{} bytes of output", output.len());
-    let (mut result, mut kind, mut message, mut body) = ("passed".to_owned(), String::new(), String::new(), String::new());
+    let (mut result, mut kind, mut message, mut body) =
+        ("passed".to_owned(), String::new(), String::new(), String::new());
     if let [node] = results.as_slice() {
         node.tag_name().name().clone_into(&mut result);
         node.attribute("type").unwrap_or_default().clone_into(&mut kind);

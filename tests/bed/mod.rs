@@ -21,6 +21,8 @@ pub(crate) mod folder;
 pub(crate) mod hand;
 pub(crate) mod http;
 #[cfg(test)]
+pub(crate) mod impostor;
+#[cfg(test)]
 pub(crate) mod junit;
 pub(crate) mod keys;
 pub(crate) mod kwok;

@@ -20,7 +20,9 @@ pub(crate) fn read(text: &str, known: usize) -> Vec<Value> {
         let event: Value = match serde_json::from_str(line) {
             Ok(event) => event,
             // Only a writer that was killed leaves half a line, and whoever goes on after it says so in the verdict.
-            Err(_) if is_torn(line) && lines[index..].iter().any(|later| later.contains("supervisor.killed")) => continue,
+            Err(_) if is_torn(line) && lines[index..].iter().any(|later| later.contains("supervisor.killed")) => {
+                continue;
+            }
             Err(error) => panic!("not an event: {line}: {error}"),
         };
         if index >= known {
