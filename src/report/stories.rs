@@ -139,7 +139,7 @@ impl Story {
         self.seen
     }
 
-    fn to_the_infrastructure(&mut self) {
+    fn reach_the_infrastructure(&mut self) {
         self.say(ToolChecked { tool: "OpenTofu".into(), version: "1.11.4".into(), path: "/usr/bin/tofu".into() });
         self.say(ToolChecked { tool: "Helm".into(), version: "4.0.1".into(), path: "/usr/bin/helm".into() });
         self.start(0);
@@ -211,7 +211,7 @@ pub(crate) fn failed(code: Code, message: &str) -> Failed {
 /// Everything goes well.
 pub(crate) fn success() -> Vec<Seen> {
     let mut story = Story::bootstrap();
-    story.to_the_infrastructure();
+    story.reach_the_infrastructure();
     for address in ADDRESSES {
         story.say(ResourceStarted { address: address.into(), action: "create".into() });
     }
@@ -270,7 +270,7 @@ pub(crate) fn success() -> Vec<Seen> {
 /// A resource fails while another is being created.
 pub(crate) fn failing_apply() -> Vec<Seen> {
     let mut story = Story::bootstrap();
-    story.to_the_infrastructure();
+    story.reach_the_infrastructure();
     for address in &ADDRESSES[..3] {
         story.say(ResourceStarted { address: (*address).into(), action: "create".into() });
     }
@@ -383,7 +383,7 @@ fn interrupted(story: &mut Story) {
 /// Asked to stop in mid-apply; everything in flight is finished.
 pub(crate) fn stopped() -> Vec<Seen> {
     let mut story = Story::bootstrap();
-    story.to_the_infrastructure();
+    story.reach_the_infrastructure();
     interrupted(&mut story);
     story.later(1_750);
     story.created(ADDRESSES[1], 20_000);
@@ -403,7 +403,7 @@ pub(crate) fn stopped() -> Vec<Seen> {
 /// Asked to stop in mid-apply; the tool dies with a resource in flight and leaves a process behind.
 pub(crate) fn partial() -> Vec<Seen> {
     let mut story = Story::bootstrap();
-    story.to_the_infrastructure();
+    story.reach_the_infrastructure();
     interrupted(&mut story);
     story.later(4_000);
     story.tofu_ended(1, 23_000);
