@@ -305,6 +305,44 @@ pub(crate) fn failing_apply() -> Vec<Seen> {
     })
 }
 
+/// The bundle is wrong, so nothing was planned.
+pub(crate) fn refused() -> Vec<Seen> {
+    let mut story = Story { seen: Vec::new(), now: 0, step: None, began: 0, done: 0 };
+    story.say(RunStarted {
+        schema: SCHEMA_ID.into(),
+        schema_version: SCHEMA_VERSION.into(),
+        dcctl: "0.1.0".into(),
+        command: "bootstrap".into(),
+        instance: Some("demo".into()),
+        bundle: None,
+        kube_context: Some("demo-cluster".into()),
+        server: None,
+        holder: None,
+        ci: None,
+        run_dir: None,
+        stop_budget: None,
+        dry_run: false,
+    });
+    story.later(3);
+    let message = "demo/bundle.yaml line 12: instance.chart has no field \"relase\"";
+    let failure = Failed { hints: vec!["did you mean \"release\"?".into()], ..failed(Code::BundleInvalid, message) };
+    story.say(Diagnostic {
+        severity: Severity::Error,
+        code: Some(failure.code.clone()),
+        origin: "dcctl".into(),
+        summary: message.into(),
+        detail: String::new(),
+        address: None,
+        source: None,
+    });
+    story.finish(|finished| {
+        finished.outcome = RunOutcome::Refused;
+        finished.exit_code = 3;
+        finished.failure = Some(failure);
+        finished.lock = LockEnd::NeverTaken;
+    })
+}
+
 /// Another run holds the lock: live, or stale by this machine's clock.
 pub(crate) fn blocked(stale: bool) -> Vec<Seen> {
     let mut story = Story::bootstrap();
