@@ -251,8 +251,9 @@ const FRESH_STARTS: u32 = 3;
 struct Page<T> {
     #[serde(default)]
     metadata: PageMetadata,
-    #[serde(default = "Vec::new")]
-    items: Vec<T>,
+    /// An empty list of metadata has a null here.
+    #[serde(default = "Option::default")]
+    items: Option<Vec<T>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -280,7 +281,7 @@ impl Cluster {
             };
             match page {
                 Ok(page) => {
-                    items.extend(page.items);
+                    items.extend(page.items.into_iter().flatten());
                     next = page.metadata.next.filter(|token| !token.is_empty());
                     if next.is_none() {
                         return Ok(items);
