@@ -6,7 +6,8 @@
 //!
 //! # A burst
 //! Signals of one kind that come faster than they are read are merged by the kernel and by the handler: twenty
-//! SIGTERMs in a row arrive as at least one and at most a handful. Who needs a count must not count these.
+//! SIGTERMs in a row arrive as at least one and at most a handful. Who needs a count must not count these. Signals of
+//! different kinds may arrive in another order than they were sent.
 
 use std::fmt;
 use std::io;

@@ -251,8 +251,7 @@ const FRESH_STARTS: u32 = 3;
 struct Page<T> {
     #[serde(default)]
     metadata: PageMetadata,
-    /// An empty list of metadata has a null here.
-    #[serde(default = "Option::default")]
+    /// An empty list of metadata comes as `null`.
     items: Option<Vec<T>>,
 }
 
@@ -281,7 +280,7 @@ impl Cluster {
             };
             match page {
                 Ok(page) => {
-                    items.extend(page.items.into_iter().flatten());
+                    items.extend(page.items.unwrap_or_default());
                     next = page.metadata.next.filter(|token| !token.is_empty());
                     if next.is_none() {
                         return Ok(items);

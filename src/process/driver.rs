@@ -6,12 +6,11 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tokio::process::Child;
 
 use crate::clock::{Clock, Instant};
 use crate::failure::{Code, Failure};
-use crate::process::group::{self, Life};
+use crate::process::group::{self, Life, Signal};
 use crate::process::kin::Kin;
 use crate::process::left::Leftovers;
 use crate::process::machine::{Effect, Force, Input, Machine};
@@ -198,7 +197,7 @@ impl<'a, S: Sink> Drive<'a, S> {
             Effect::Kill(why) => {
                 self.intend(Intent::Kill);
                 let group = self.spec.manner == Manner::Group;
-                let sent = if group { group::signal_group(pid, Signal::KILL) } else { self.life.signal(Signal::KILL) };
+                let sent = if group { group::signal_group(pid, Signal::Kill) } else { self.life.signal(Signal::Kill) };
                 note(pid, sent);
                 self.sink.take(Update::Killed { pid, why });
             }
@@ -232,8 +231,8 @@ impl<'a, S: Sink> Drive<'a, S> {
         let pid = self.life.pid();
         self.intend(if self.machine.sent() > 1 { Intent::InterruptAgain } else { Intent::Interrupt });
         let sent = match signal {
-            ToolSignal::Interrupt => self.life.signal(Signal::INT),
-            ToolSignal::Terminate => group::signal_group(pid, Signal::TERM),
+            ToolSignal::Interrupt => self.life.signal(Signal::Interrupt),
+            ToolSignal::Terminate => group::signal_group(pid, Signal::Terminate),
         };
         note(pid, sent);
         self.sink.take(Update::Interrupted { pid, signal, why });

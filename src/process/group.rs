@@ -5,11 +5,32 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::process::proc;
+
+/// What we send to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// SIGINT.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// SIGKILL.
+    Kill,
+}
+
+impl Signal {
+    fn raw(self) -> rustix::process::Signal {
+        match self {
+            Signal::Interrupt => rustix::process::Signal::INT,
+            Signal::Terminate => rustix::process::Signal::TERM,
+            Signal::Kill => rustix::process::Signal::KILL,
+        }
+    }
+}
 
 /// A hold on one process: whether it lives, and a sure way to signal it and no other.
 #[derive(Debug)]
@@ -66,7 +87,7 @@ impl Life {
     /// # Errors
     /// When it has ended, or we may not.
     pub(crate) fn signal(&self, signal: Signal) -> io::Result<()> {
-        Ok(rustix::process::pidfd_send_signal(&self.descriptor, signal)?)
+        Ok(rustix::process::pidfd_send_signal(&self.descriptor, signal.raw())?)
     }
 }
 
@@ -77,7 +98,7 @@ impl Life {
 /// # Errors
 /// When there is nobody in it, or we may not.
 pub(crate) fn signal_group(leader: u32, signal: Signal) -> io::Result<()> {
-    Ok(rustix::process::kill_process_group(number(leader)?, signal)?)
+    Ok(rustix::process::kill_process_group(number(leader)?, signal.raw())?)
 }
 
 /// Becomes the parent of every orphan among our descendants, so that nothing which a tool started can hide behind a

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use rustix::process::Signal;
-
 use crate::clock::Instant;
-use crate::process::group::Life;
+use crate::process::group::{Life, Signal};
 use crate::process::machine::Force;
 use crate::process::proc::Stat;
 use crate::process::update::{Fate, Left, Update};
@@ -57,8 +55,8 @@ impl Leftovers {
         for found in &mut self.found {
             match force {
                 Force::Ask if found.asked => {}
-                Force::Ask => found.signal(Signal::TERM),
-                Force::Kill => found.signal(Signal::KILL),
+                Force::Ask => found.signal(Signal::Terminate),
+                Force::Kill => found.signal(Signal::Kill),
             }
         }
     }
@@ -67,7 +65,7 @@ impl Leftovers {
     pub(crate) fn end(&mut self, these: &[Stat]) {
         for stat in these {
             if let Some(found) = self.find(stat) {
-                found.signal(if found.asked { Signal::KILL } else { Signal::TERM });
+                found.signal(if found.asked { Signal::Kill } else { Signal::Terminate });
             }
         }
     }

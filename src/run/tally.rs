@@ -107,3 +107,60 @@ fn doing(action: &str, address: &str) -> String {
     };
     format!("{word} {address}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{ObjectWaiting, ProcessStarted, ResourceCompleted, ResourceStarted, StepStarted};
+
+    fn at(seconds: u64) -> Instant {
+        Instant::since_boot(Duration::from_secs(seconds))
+    }
+
+    fn begun(address: &str) -> Event {
+        Event::ResourceStarted(ResourceStarted { address: address.to_owned(), action: "create".to_owned() })
+    }
+
+    #[test]
+    fn what_began_first_is_said_first_and_what_ended_is_not_said() {
+        let mut tally = Tally::default();
+        tally.take(&begun("bed_thing.late"), at(20));
+        tally.take(&begun("bed_thing.done"), at(5));
+        tally.take(&begun("bed_thing.early"), at(10));
+        let completed =
+            ResourceCompleted { address: "bed_thing.done".to_owned(), action: "create".to_owned(), elapsed_ms: 1 };
+        tally.take(&Event::ResourceCompleted(completed), at(21));
+        let said: Vec<String> =
+            tally.progress(Duration::ZERO, at(30)).in_flight.into_iter().map(|flight| flight.what).collect();
+        assert_eq!(said, ["creating bed_thing.early", "creating bed_thing.late"]);
+        assert_eq!(tally.counts().resources.created, 1);
+    }
+
+    #[test]
+    fn waits_come_before_programs_and_keep_their_beginning() {
+        let mut tally = Tally::default();
+        tally.take(&Event::ProcessStarted(ProcessStarted { program: "helm upgrade".to_owned(), pid: 7 }), at(1));
+        assert_eq!(tally.progress(Duration::ZERO, at(3)).in_flight[0].what, "running helm upgrade");
+        for (second, why) in [(4, "no pods"), (9, "0 of 1 ready")] {
+            let waiting = ObjectWaiting {
+                kind: "Deployment".to_owned(),
+                namespace: Some("dci-a".to_owned()),
+                name: "api".to_owned(),
+                why: why.to_owned(),
+            };
+            tally.take(&Event::ObjectWaiting(waiting), at(second));
+        }
+        let flight = tally.progress(Duration::ZERO, at(10)).in_flight;
+        assert_eq!(flight[0].what, "waiting for Deployment dci-a/api: 0 of 1 ready");
+        assert_eq!(flight[0].for_ms, 6000);
+    }
+
+    #[test]
+    fn a_new_step_begins_with_nothing_in_flight() {
+        let mut tally = Tally::default();
+        tally.take(&begun("bed_thing.a"), at(1));
+        let started = StepStarted { id: "verify".to_owned(), title: "Verify".to_owned(), index: 8, total: 9 };
+        tally.take(&Event::StepStarted(started), at(2));
+        assert!(tally.progress(Duration::ZERO, at(3)).in_flight.is_empty());
+    }
+}

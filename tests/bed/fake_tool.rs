@@ -21,6 +21,7 @@
 //! | `setsid` | leaves session and process group (in a child only) |
 //! | `quiet` | points its outputs at `/dev/null` |
 //! | `inherit` | takes the socket that a front gave it, and sends one line with its process number |
+//! | `listen` | prints every signal that reaches it as the program sees it, and ends at SIGQUIT |
 //! | `adopt` | becomes the parent of orphans among its descendants |
 //! | `drive=FOLDER { … }` | drives itself with these arguments as the supervisor drives a tool, and prints every update |
 //! | `peak` | prints the most memory that it ever had resident, in kB |
@@ -105,6 +106,7 @@ fn one(name: &str, value: &str) {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
+        "listen" => listen_to_all(),
         "adopt" => dcctl::process::adopt().expect("the kernel allows it"),
         "peak" => {
             let status = std::fs::read_to_string("/proc/self/status").expect("it is there");
@@ -203,6 +205,22 @@ fn mark(path: &Path) {
     let part = path.with_extension("part");
     std::fs::write(&part, std::process::id().to_string()).expect("written");
     std::fs::rename(&part, path).expect("renamed");
+}
+
+fn listen_to_all() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let mut signals = dcctl::signal::install().expect("handlers");
+        say("listening\n");
+        loop {
+            let seen = signals.next().await;
+            let (pid, uid) = (seen.pid.expect("a sender"), seen.uid.expect("its user"));
+            say(&format!("{} from {pid} of {uid}\n", seen.signal));
+            if seen.signal == dcctl::signal::Kind::Quit {
+                return;
+            }
+        }
+    });
 }
 
 fn listen(signal: &str, block: Vec<String>, handlers: &Handlers) {

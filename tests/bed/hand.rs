@@ -80,11 +80,7 @@ impl Bed {
 
     /// A client of the kind that dcctl uses, for tests of its inner parts.
     pub(crate) async fn client(&self, user: &str) -> kube::Client {
-        // An error says that it was done before, which is fine.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let kubeconfig = Kubeconfig::read_from(self.kubeconfig(user)).expect("the bed writes good kubeconfigs");
-        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        kube::Client::try_from(config.expect("the bed writes good kubeconfigs")).expect("its certificates are good")
+        client(self.kubeconfig(user)).await
     }
 
     /// Gives `ops` its rights, on a fresh control plane.
@@ -178,4 +174,13 @@ impl Drop for Bed {
             Origin::Fresh => drop(plane),
         }
     }
+}
+
+/// A client of the kind that dcctl uses, for the current context of a kubeconfig.
+pub(crate) async fn client(kubeconfig: &Path) -> kube::Client {
+    // An error says that it was done before, which is fine.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).expect("the bed writes good kubeconfigs");
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    kube::Client::try_from(config.expect("the bed writes good kubeconfigs")).expect("its certificates are good")
 }

@@ -1,19 +1,21 @@
 //! A small client of the API server, for what the bed and the tests themselves ask it.
 //!
-//! It is deliberately not the client that dcctl uses: it blocks, needs no runtime, opens a connection for each
-//! request, and speaks HTTP/1.0, so that an answer is simply everything until the end of the connection.
+//! It is deliberately not the client that dcctl uses: it blocks, and needs no runtime. One connection is kept between
+//! requests, because a new one costs the API server more than most requests do.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
+
+use crate::bed::message::{Body, Head, read_body};
 
 /// Longer than the API server lets any request but a watch take.
 const PATIENCE: Duration = Duration::from_secs(70);
@@ -24,7 +26,10 @@ pub(crate) struct Api {
     port: u16,
     tls: Arc<ClientConfig>,
     token: String,
+    kept: Arc<Mutex<Option<Connection>>>,
 }
+
+type Connection = BufReader<StreamOwned<ClientConnection, TcpStream>>;
 
 /// What the API server answered.
 #[derive(Debug, Clone)]
@@ -38,29 +43,41 @@ pub(crate) struct Answer {
 impl Api {
     /// The API server at this port of 127.0.0.1, trusted by the certificates in a file.
     pub(crate) fn new(port: u16, certificates: &Path, token: &str) -> io::Result<Api> {
-        Ok(Api { port, tls: Arc::new(trusting(certificates)?), token: token.to_owned() })
+        Ok(Api { port, tls: Arc::new(trusting(certificates)?), token: token.to_owned(), kept: Arc::default() })
     }
 
     /// Sends a request and reads the whole answer, whatever its status. `content` is a type and a body.
     pub(crate) fn send(&self, method: &str, path: &str, content: Option<(&str, &[u8])>) -> io::Result<Answer> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
-        let session = ClientConnection::new(self.tls.clone(), name).map_err(io::Error::other)?;
-        let mut stream = StreamOwned::new(session, stream);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut connection = match kept.filter(is_open) {
+            Some(connection) => connection,
+            None => self.connect()?,
+        };
         let (kind, body) = content.unwrap_or(("application/json", b""));
         let head = format!(
-            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nContent-Type: {kind}\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nContent-Type: {kind}\r\n\
              Content-Length: {}\r\nAccept: application/json\r\nUser-Agent: bed\r\n\r\n",
             self.token,
             body.len()
         );
-        stream.write_all(head.as_bytes())?;
-        stream.write_all(body)?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        Answer::parse(&answer).ok_or_else(|| io::Error::other(format!("no answer to {method} {path}")))
+        connection.get_mut().write_all(&[head.as_bytes(), body].concat())?;
+        connection.get_mut().flush()?;
+        let head = Head::read(&mut connection)?
+            .ok_or_else(|| io::Error::other(format!("{method} {path}: the connection ended without an answer")))?;
+        let answer = Answer { status: head.status(), body: read_body(head.body(Body::UntilEnd), &mut connection)? };
+        if !head.is_last() {
+            *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
+        }
+        Ok(answer)
+    }
+
+    fn connect(&self) -> io::Result<Connection> {
+        let stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)), PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
+        let session = ClientConnection::new(self.tls.clone(), name).map_err(io::Error::other)?;
+        Ok(BufReader::new(StreamOwned::new(session, stream)))
     }
 
     /// Reads an object; `None` when there is none (404).
@@ -127,13 +144,6 @@ impl Api {
 }
 
 impl Answer {
-    fn parse(bytes: &[u8]) -> Option<Answer> {
-        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
-        let head = str::from_utf8(&bytes[..end]).ok()?;
-        let status = head.split(' ').nth(1)?.parse().ok()?;
-        Some(Answer { status, body: bytes[end + 4..].to_vec() })
-    }
-
     /// The body of a good answer; an error with the server's own sentence for any other.
     fn good(self, method: &str, path: &str) -> io::Result<Value> {
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
@@ -143,6 +153,13 @@ impl Answer {
         let said = body["message"].as_str().map_or_else(|| String::from_utf8_lossy(&self.body), Into::into);
         Err(io::Error::other(format!("{method} {path}: {} {said}", self.status)))
     }
+}
+
+/// Whether a kept connection can be used again. The other side has nothing to say now but that it has closed it.
+fn is_open(connection: &Connection) -> bool {
+    let socket = &connection.get_ref().sock;
+    let silent = |byte: &mut [u8]| matches!(socket.peek(byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+    socket.set_nonblocking(true).is_ok() && silent(&mut [0]) && socket.set_nonblocking(false).is_ok()
 }
 
 /// A client's side of TLS that trusts the certificates in a file and nothing else.

@@ -24,6 +24,7 @@ pub(crate) mod keys;
 pub(crate) mod kwok;
 #[cfg(test)]
 pub(crate) mod ledger;
+pub(crate) mod message;
 #[cfg(test)]
 pub(crate) mod pool;
 #[cfg(test)]

@@ -11,25 +11,12 @@ use serde_json::{Value, json};
 
 use crate::bed::{Api, wait};
 
-/// What is cluster-wide, in the order of deletion: first what could forbid it, last what contains others.
-const CLUSTER_WIDE: [&str; 11] = [
-    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
-    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
-    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
-    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-    "/apis/networking.k8s.io/v1/ingressclasses",
-    "/apis/storage.k8s.io/v1/storageclasses",
-    "/api/v1/persistentvolumes",
-    CRDS,
-    NAMESPACES,
-];
-const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const NAMESPACES: &str = "/api/v1/namespaces";
-
-/// What lies in namespaces, and is looked for in those that stay.
-const NAMESPACED: [(&str, &str); 17] = [
+/// What is looked at, in the order of deletion: first what could forbid it, last what contains others.
+const COLLECTIONS: [(&str, &str); 28] = [
+    ("/apis/admissionregistration.k8s.io/v1", "validatingwebhookconfigurations"),
+    ("/apis/admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations"),
+    ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings"),
+    ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies"),
     ("/apis/apps/v1", "deployments"),
     ("/apis/apps/v1", "statefulsets"),
     ("/apis/apps/v1", "daemonsets"),
@@ -47,13 +34,21 @@ const NAMESPACED: [(&str, &str); 17] = [
     ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
     ("/apis/rbac.authorization.k8s.io/v1", "roles"),
     ("/apis/coordination.k8s.io/v1", "leases"),
+    ("/apis/rbac.authorization.k8s.io/v1", "clusterrolebindings"),
+    ("/apis/rbac.authorization.k8s.io/v1", "clusterroles"),
+    ("/apis/networking.k8s.io/v1", "ingressclasses"),
+    ("/apis/storage.k8s.io/v1", "storageclasses"),
+    ("/api/v1", "persistentvolumes"),
+    ("/apis/apiextensions.k8s.io/v1", CRDS),
+    ("/api/v1", "namespaces"),
 ];
+const CRDS: &str = "customresourcedefinitions";
 
-/// The objects that Kubernetes itself makes in any namespace, perhaps only after the first look.
-const KUBERNETES_OWN: [&str; 2] = ["/configmaps/kube-root-ca.crt", "/serviceaccounts/default"];
+/// Parts of the paths of what Kubernetes makes for itself, perhaps only after the first look.
+const KUBERNETES_OWN: [&str; 3] = ["/namespaces/kube-", "/configmaps/kube-root-ca.crt", "/serviceaccounts/default"];
 
 /// The paths of the objects that were there first.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pristine(BTreeSet<String>);
 
 struct Found {
@@ -65,22 +60,10 @@ impl Pristine {
     /// Remembers what is there now.
     pub(crate) fn look(api: &Api) -> io::Result<Pristine> {
         let none = Pristine(BTreeSet::new());
-        let everywhere = |namespace: &Found| !namespace.path.starts_with("/api/v1/namespaces/kube-");
-        let mut paths = BTreeSet::new();
-        for collection in CLUSTER_WIDE {
-            let found = none.others(api, collection)?;
-            if collection == NAMESPACES {
-                for namespace in found.iter().filter(|found| everywhere(found)) {
-                    paths.extend(none.others_in(api, &namespace.path)?.into_iter().map(|found| found.path));
-                }
-            }
-            paths.extend(found.into_iter().map(|found| found.path));
-        }
-        Ok(Pristine(paths))
+        Ok(Pristine(none.others(api)?.into_iter().map(|found| found.path).collect()))
     }
 
-    /// Deletes everything else and waits until it is gone. Only the namespaces of instances (`dci-…`) may still be
-    /// on their way out: their names are not used twice.
+    /// Deletes everything else and waits until it is gone. What has an owner may follow a moment later.
     pub(crate) fn restore(&self, api: &Api) -> io::Result<()> {
         wait::until(wait::GENEROUS, "what a test left behind to be gone", || match self.sweep(api) {
             Ok(0) => Some(Ok(())),
@@ -91,38 +74,37 @@ impl Pristine {
 
     /// Deletes what it finds and says how much that was.
     fn sweep(&self, api: &Api) -> io::Result<usize> {
-        let mut others = Vec::new();
-        for namespace in self.0.iter().filter(|path| is_namespace(path) && !path.contains("/kube-")) {
-            others.extend(self.others_in(api, namespace)?);
-        }
-        for collection in CLUSTER_WIDE {
-            others.extend(self.others(api, collection)?);
-        }
-        others.retain(|found| !(found.path.contains("/namespaces/dci-") && is_leaving(&found.object)));
+        let others = self.others(api)?;
         for found in &others {
             delete(api, found)?;
         }
         Ok(others.len())
     }
 
-    fn others_in(&self, api: &Api, namespace: &str) -> io::Result<Vec<Found>> {
-        let name = namespace.rsplit('/').next().unwrap_or("");
+    /// Everything that was not there first and has no owner to go with; not what Kubernetes makes for itself.
+    fn others(&self, api: &Api) -> io::Result<Vec<Found>> {
         let mut others = Vec::new();
-        for (group, plural) in NAMESPACED {
-            others.extend(self.others(api, &format!("{group}/namespaces/{name}/{plural}"))?);
+        for (group, plural) in COLLECTIONS {
+            let objects = api.list(&format!("{group}/{plural}"))?;
+            others.extend(objects.into_iter().map(|object| Found::new(group, plural, object)));
         }
-        // What has an owner goes with it.
-        others.retain(|found| found.object["metadata"]["ownerReferences"].is_null());
+        others.retain(|found| {
+            let own = KUBERNETES_OWN.iter().any(|part| found.path.contains(part));
+            let owned = !found.object["metadata"]["ownerReferences"].is_null();
+            !own && !owned && !self.0.contains(&found.path)
+        });
         Ok(others)
     }
+}
 
-    fn others(&self, api: &Api, collection: &str) -> io::Result<Vec<Found>> {
-        let found = api.list(collection)?.into_iter().map(|object| {
-            let name = object["metadata"]["name"].as_str().unwrap_or("");
-            Found { path: format!("{collection}/{name}"), object }
-        });
-        let known = |path: &str| self.0.contains(path) || KUBERNETES_OWN.iter().any(|own| path.ends_with(own));
-        Ok(found.filter(|found| !known(&found.path)).collect())
+impl Found {
+    fn new(group: &str, plural: &str, object: Value) -> Found {
+        let name = object["metadata"]["name"].as_str().unwrap_or("");
+        let path = match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => format!("{group}/namespaces/{namespace}/{plural}/{name}"),
+            None => format!("{group}/{plural}/{name}"),
+        };
+        Found { path, object }
     }
 }
 
@@ -130,13 +112,27 @@ fn delete(api: &Api, found: &Found) -> io::Result<()> {
     if is_leaving(&found.object) && !has_finalizers(&found.object) {
         return Ok(());
     }
-    if found.path.starts_with(CRDS) {
+    if found.path.contains(CRDS) {
         free_custom_objects(api, &found.object)?;
     } else if has_finalizers(&found.object) {
         free(api, &found.path)?;
     }
     // Without the policy a Job would leave its pods behind; without the grace a pod would wait for a kubelet.
-    api.delete(&format!("{}?propagationPolicy=Background&gracePeriodSeconds=0", found.path))
+    api.delete(&format!("{}?propagationPolicy=Background&gracePeriodSeconds=0", found.path))?;
+    if found.object["spec"]["finalizers"] == json!(["kubernetes"]) { let_go(api, &found.path) } else { Ok(()) }
+}
+
+/// The controller looks at a deleted namespace only after five seconds. What lay in it is deleted by now, so its work
+/// is done.
+fn let_go(api: &Api, namespace: &str) -> io::Result<()> {
+    let name = namespace.rsplit('/').next();
+    let done = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name }, "spec": {} });
+    let path = format!("{namespace}/finalize");
+    let answer = api.send("PUT", &path, Some(("application/json", done.to_string().as_bytes())))?;
+    match answer.status {
+        200..300 | 404 | 409 => Ok(()),
+        status => Err(io::Error::other(format!("PUT {path}: {status}"))),
+    }
 }
 
 /// A definition takes its objects along, but waits for their finalizers. Its own finalizer does that work and stays.
@@ -171,8 +167,4 @@ fn has_finalizers(object: &Value) -> bool {
 
 fn is_leaving(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
-}
-
-fn is_namespace(path: &str) -> bool {
-    path.strip_prefix(NAMESPACES).is_some_and(|name| name.matches('/').count() == 1)
 }

@@ -3,11 +3,11 @@
 #[path = "../bed/mod.rs"]
 mod bed;
 
-#[path = "bed.rs"]
-mod bed_itself;
 mod docs;
 mod laws;
 mod layering;
 mod process;
 mod steps;
+mod stopping;
+mod the_bed;
 mod tree;

@@ -234,11 +234,11 @@ impl Fact for RunFinished {
     fn message(&self) -> String {
         let code = self.failure.as_ref().map(|failure| format!(" ({})", failure.code)).unwrap_or_default();
         let dry = if self.dry_run { "dry run of " } else { "" };
+        let after = if self.duration_ms < 1_000 { String::new() } else { format!(" after {}", span(self.duration_ms)) };
         format!(
-            "{dry}{} {} after {}: exit code {}{code}, the lock {}",
+            "{dry}{} {}{after}: exit code {}{code}, the lock {}",
             self.subject,
             self.outcome.said(),
-            span(self.duration_ms),
             self.exit_code,
             self.lock.said()
         )

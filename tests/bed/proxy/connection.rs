@@ -9,9 +9,9 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection, StreamOwned};
 
-use super::message::{Body, Head, carry};
-use super::rule::{Fault, Side};
-use super::{Shared, lock};
+use crate::bed::message::{Body, Head, carry};
+use crate::bed::proxy::Shared;
+use crate::bed::proxy::rule::{Fault, Side};
 
 type Client = BufReader<StreamOwned<ServerConnection, TcpStream>>;
 type Server = BufReader<StreamOwned<ClientConnection, TcpStream>>;
@@ -61,20 +61,30 @@ fn one_request(shared: &Arc<Shared>, client: &mut Client) -> io::Result<Then> {
     carry(head.body(Body::Sized(0)), client, &mut body, usize::MAX)?;
     let (number, fault) = shared.arrived(&head.word(0), &head.word(1));
     let request = Request { head, body, number };
+    let then = answer(shared, client, &request, fault)?;
+    Ok(if then == Then::Next && request.head.is_last() { Then::Close } else { then })
+}
+
+fn answer(
+    shared: &Arc<Shared>,
+    client: &mut Client,
+    request: &Request,
+    fault: Option<(Side, Fault)>,
+) -> io::Result<Then> {
     match fault {
-        None => forward(shared, client, &request, None),
-        Some((Side::Reply, fault)) => forward(shared, client, &request, Some(&fault)),
+        None => forward(shared, client, request, None),
+        Some((Side::Reply, fault)) => forward(shared, client, request, Some(&fault)),
         Some((Side::Request, Fault::Twice)) => {
-            let mut first = ask(shared, &request, usize::MAX)?;
+            let mut first = ask(shared, request, usize::MAX)?;
             Head::read(&mut first)?;
-            forward(shared, client, &request, None)
+            forward(shared, client, request, None)
         }
         Some((Side::Request, Fault::Truncate(most))) => {
-            ask(shared, &request, most)?;
+            ask(shared, request, most)?;
             Ok(Then::Close)
         }
         Some((Side::Request, fault)) => match suffer(client, &fault)? {
-            Then::Next if matches!(fault, Fault::Delay(_) | Fault::Hold(_)) => forward(shared, client, &request, None),
+            Then::Next if matches!(fault, Fault::Delay(_) | Fault::Hold(_)) => forward(shared, client, request, None),
             then => Ok(then),
         },
     }
@@ -100,7 +110,7 @@ fn forward(shared: &Arc<Shared>, client: &mut Client, request: &Request, fault: 
     let body = if bodiless { Body::Sized(0) } else { head.body(Body::UntilEnd) };
     client.get_mut().write_all(head.bytes())?;
     carry(body, &mut server, client.get_mut(), most)?;
-    Ok(if most < usize::MAX || body == Body::UntilEnd { Then::Close } else { Then::Next })
+    Ok(if most < usize::MAX || body == Body::UntilEnd || head.is_last() { Then::Close } else { Then::Next })
 }
 
 /// Sends a request to the API server, or only the first bytes of its body.

@@ -5,10 +5,9 @@
 //! cut the connection, stay silent, answer in the server's place. It records every request. Without rules it is
 //! transparent, watches included.
 //!
-//! [`message`] knows how HTTP/1.1 frames messages, [`connection`] carries them, [`rule`] is what a test writes.
+//! [`connection`] carries the messages, [`rule`] is what a test writes.
 
 mod connection;
-mod message;
 mod rule;
 
 use std::collections::BTreeMap;
@@ -26,7 +25,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ServerConfig};
 
-use crate::bed::{Bed, http, users};
+use crate::bed::{Bed, hand, http, users};
 
 pub(crate) use rule::{Fault, Gate, Rule};
 
@@ -114,6 +113,11 @@ impl Proxy {
         let text = users::kubeconfig(user, known, self.shared.port, &self.authority);
         fs::write(&path, text).expect("the test's folder can be written");
         path
+    }
+
+    /// A client of the kind that dcctl uses, through the proxy.
+    pub(crate) async fn client(&self, user: &str) -> kube::Client {
+        hand::client(&self.kubeconfig(user)).await
     }
 
     /// From now on requests that match meet this rule, unless an earlier rule takes them.

@@ -1,0 +1,79 @@
+//! The supervisor's start.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use dcctl::failure::Code;
+use dcctl::process::{Launch, spawn};
+
+use crate::process::{Bench, PATIENCE, TOOL};
+
+#[tokio::test]
+async fn a_supervisor_has_nothing_by_which_the_front_could_be_ended_with_it() {
+    let bench = Bench::new();
+    // A descriptor that the front inherited without the mark that closes it.
+    let inherited = std::fs::File::open("/dev/zero").expect("it is there");
+    rustix::io::fcntl_setfd(&inherited, rustix::io::FdFlags::empty()).expect("unmarked");
+    let folder = bench.folder.path().display().to_string();
+    let args = format!("inherit descriptors file={folder}/up until={folder}/go");
+    let launch = Launch {
+        program: PathBuf::from(TOOL),
+        args: args.split(' ').map(OsString::from).collect(),
+        env: dcctl::process::scrub([("RUNNER_TRACKING_ID".into(), "x".into()), ("KEPT".into(), "y".into())]),
+        run_dir: bench.folder.path().to_owned(),
+        log: bench.path("supervisor.log"),
+    };
+    let detached = spawn(&launch).expect("started");
+    let pid = bench.pid("up").await;
+    assert_eq!(pid, detached.pid);
+    let mut said = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(&detached.socket), &mut said).expect("a line");
+    assert_eq!(said, format!("{pid}\n"));
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
+    let fields: Vec<u32> = stat
+        .rsplit_once(") ")
+        .expect("a name")
+        .1
+        .split(' ')
+        .skip(1)
+        .take(3)
+        .map(|field| field.parse().expect("a number"))
+        .collect();
+    let (parent, session) = (fields[0], fields[2]);
+    let mine = rustix::process::getsid(None).expect("a session").as_raw_nonzero().get();
+    assert_ne!(parent, std::process::id());
+    assert_ne!(session, mine.unsigned_abs());
+    assert_ne!(session, pid, "it cannot get a controlling terminal");
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).expect("ours");
+    assert_eq!(environment, b"KEPT=y\0");
+    assert_eq!(
+        std::fs::read_link(format!("/proc/{pid}/cwd")).expect("ours"),
+        bench.folder.path().canonicalize().expect("a folder")
+    );
+    let descriptors: Vec<String> = std::fs::read_dir(format!("/proc/{pid}/fd"))
+        .expect("ours")
+        .flatten()
+        .map(|entry| std::fs::read_link(entry.path()).expect("open").display().to_string())
+        .collect();
+    let foreign = |to: &&String| !to.starts_with("socket:") && *to != "/dev/null" && !to.ends_with("/supervisor.log");
+    assert_eq!(descriptors.iter().filter(foreign).collect::<Vec<_>>(), [&String::new(); 0], "{descriptors:?}");
+    assert_eq!(descriptors.iter().filter(|to| to.starts_with("socket:")).count(), 1);
+    std::fs::write(bench.path("go"), "").expect("written");
+    tokio::time::timeout(PATIENCE, detached.ended()).await.expect("in time").expect("watched");
+    assert!(detached.life.is_over());
+}
+
+#[test]
+fn a_supervisor_that_is_not_there_is_said() {
+    let bench = Bench::new();
+    let launch = Launch {
+        program: bench.path("nothing"),
+        args: Vec::new(),
+        env: Vec::new(),
+        run_dir: bench.folder.path().to_owned(),
+        log: bench.path("log"),
+    };
+    let failure = spawn(&launch).expect_err("it is not there");
+    assert_eq!(failure.code, Code::CommandFailed);
+    assert!(failure.causes.iter().any(|cause| cause.contains("No such file")), "{failure:?}");
+}
