@@ -1,15 +1,28 @@
 //! Which function does which step.
 
-use std::path::{Path, PathBuf};
-
 use crate::config::Bundle;
-use crate::failure::{Code, Failure};
+use crate::failure::Failure;
 use crate::pipeline::Action;
-use crate::step::{Kit, Outcome, Tool};
+use crate::step::{Kit, Outcome, Part};
 
-pub async fn perform(_kit: &Kit, _action: Action) -> Outcome { Outcome::Nothing("not there yet".to_owned()) }
-pub async fn find_tofu(_kit: &Kit, _given: Option<&Path>) -> Result<Tool, Failure> { Err(Failure::new(Code::ToolMissing, "not yet")) }
-pub async fn find_helm(_kit: &Kit, _given: Option<&Path>) -> Result<Tool, Failure> { Err(Failure::new(Code::ToolMissing, "not yet")) }
-pub fn kept(_run: &Path, _state: &Path) -> Vec<(String, PathBuf)> { Vec::new() }
-pub async fn record_failure(_kit: &Kit) -> Result<(), Failure> { Ok(()) }
-pub fn refuse_local_state_in_ci(_b: &Bundle, _ci: bool, _given: bool) -> Result<(), Failure> { Ok(()) }
+/// Does one step.
+pub async fn perform(kit: &Kit, action: Action) -> Outcome {
+    match action {
+        Action::BuildImages => crate::step::build_images(kit).await,
+        Action::ApplyPrerequisites => crate::step::apply_root(kit, Part::Prerequisites).await,
+        Action::ApplyInfrastructure => crate::step::apply_root(kit, Part::Infrastructure).await,
+        Action::InstallChart => crate::step::install_chart(kit).await,
+        Action::Verify => crate::step::verify(kit).await,
+        _ => Outcome::Nothing("not there yet".to_owned()),
+    }
+}
+
+/// Nothing yet.
+pub async fn record_failure(_kit: &Kit) -> Result<(), Failure> {
+    Ok(())
+}
+
+/// Nothing yet.
+pub fn refuse_local_state_in_ci(bundle: &Bundle, ci: bool, given: bool) -> Result<(), Failure> {
+    if ci && !given { crate::step::refuse_local_state(bundle) } else { Ok(()) }
+}
