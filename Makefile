@@ -14,7 +14,8 @@ help: ## list what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: ## install and bootstrap a real cluster, and watch (CONTEXT=… uses one of yours)
-	@tests/bed/demo $(CONTEXT)
+	cargo build --features test-tools --bins
+	@$${CARGO_TARGET_DIR:-target}/debug/bed demo $(if $(CONTEXT),--context $(CONTEXT))
 
 test: bed ## every test, against real etcd, Kubernetes, OpenTofu and Helm
 	cargo test
@@ -33,6 +34,7 @@ docs: ## write the pages of docs/reference that are generated from the code
 
 bench: bed ## measure what the design gives a budget for, beside a reference run
 	cargo build --release
+	cargo build --features test-tools --bin bed
 	@benches/run
 
 soak: bed ## the tests that draw lots, many more times

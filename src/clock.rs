@@ -56,6 +56,7 @@ pub trait Clock: Debug + Send + Sync {
 pub struct System;
 
 impl Clock for System {
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the monotonic clock")]
     fn now(&self) -> Instant {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);

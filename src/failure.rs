@@ -108,6 +108,9 @@ codes! {
     Forbidden "cluster.forbidden" 5 "cluster admin"
         "The API server forbids it."
         "Grant what its sentence names; `dcctl rbac` prints all that dcctl itself needs.";
+    OperatorMissing "guard.operator" 6 "operator"
+        "The cluster has no operator that this bundle can work with."
+        "Run `dcctl install` with the same bundle first.";
     LiveInstance "guard.live_instance" 6 "operator"
         "The instance is live, and this command would build over it."
         "Use the command that the message names.";
@@ -135,19 +138,19 @@ codes! {
     StoppedClean "stopped.clean" 10 "nobody"
         "Stopped on request. Every tool ended by itself and wrote its state; the lock was released."
         "Run the same command again when you want to go on.";
-    StoppedPartial "stopped.partial" 11 "re-run"
+    StoppedPartial "stopped.partial" 11 "caller, by a re-run"
         "Stopped, and the infrastructure is partially applied; the lock was released."
         "Run the same command again: it reconciles what was left half done.";
     StoppedForced "stopped.forced" 12 "operator"
         "Ended by force, or the lock could not be given back: the lock was left behind."
         "Make sure that nothing of this run lives, then reclaim the lock.";
-    LockHeld "lock.held" 20 "retry later"
+    LockHeld "lock.held" 20 "caller, later"
         "The cluster is locked by a run that renews its lock."
         "Wait for it to finish, then run the same command again.";
-    LockHeldStale "lock.held_stale" 21 "a person reclaims"
+    LockHeldStale "lock.held_stale" 21 "a person at a terminal"
         "The cluster is locked, and by this machine's clock the lock looks stale."
         "Make sure that the holder is gone, then reclaim the lock.";
-    LockLost "lock.lost" 22 "look, re-run"
+    LockLost "lock.lost" 22 "operator"
         "The lock was lost while the run was at work."
         "See who holds it now; run the same command again when it is free.";
     ReportUnwritten "report.unwritten" 40 "CI owner"

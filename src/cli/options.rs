@@ -228,7 +228,8 @@ fn duration(text: &str) -> Result<Duration, String> {
             's' => 1,
             _ => return Err(wrong()),
         };
-        total = Duration::from_secs(unit).checked_mul(count).and_then(|part| total.checked_add(part)).ok_or_else(wrong)?;
+        total =
+            Duration::from_secs(unit).checked_mul(count).and_then(|part| total.checked_add(part)).ok_or_else(wrong)?;
     }
     if digits.is_empty() && !total.is_zero() { Ok(total) } else { Err(wrong()) }
 }

@@ -140,7 +140,8 @@ mod tests {
         let key = "-----BEGIN KEY-----\nabc\n-----END KEY-----";
         let data = STANDARD.encode(key);
         assert_eq!(secrets(&format!("{{client-key-data: {data}}}")), [key, &data, "proxypass"]);
-        let exec = "{exec: {apiVersion: v1, command: p, env: [{name: API_TOKEN, value: abcd}, {name: PROFILE, value: prod}]}}";
+        let exec =
+            "{exec: {apiVersion: v1, command: p, env: [{name: API_TOKEN, value: abcd}, {name: PROFILE, value: prod}]}}";
         assert_eq!(secrets(exec), ["proxypass", "abcd"]);
         assert_eq!(secrets("{auth-provider: {name: oidc, config: {id-token: abcd}}}"), ["proxypass", "abcd"]);
     }

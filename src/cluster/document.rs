@@ -215,20 +215,27 @@ fn flatten(value: Value, place: &str, default: Option<(&str, &str)>, into: &mut 
         object.entry("apiVersion").or_insert_with(|| api_version.into());
         object.entry("kind").or_insert_with(|| kind.into());
     }
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
-    let api_version = text(object.get("apiVersion")).ok_or_else(|| wrong("apiVersion is missing"))?;
-    let kind = text(object.get("kind")).ok_or_else(|| wrong("kind is missing"))?;
+    let text = |value: Option<&Value>, field: &str| match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.is_empty() => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        // In YAML `n` and `on` are no words, and `012` is a number.
+        Some(other) => Err(wrong(&format!("{field} is {other}, and not text; put it in quotes"))),
+    };
+    let missing = |field: &str| wrong(&format!("{field} is missing"));
+    let api_version = text(object.get("apiVersion"), "apiVersion")?.ok_or_else(|| missing("apiVersion"))?;
+    let kind = text(object.get("kind"), "kind")?.ok_or_else(|| missing("kind"))?;
     if let (Some(of), Some(Value::Array(items))) = (kind.strip_suffix("List"), object.get("items")) {
         let default = (!of.is_empty()).then_some((api_version.as_str(), of));
         return items.iter().try_for_each(|item| flatten(item.clone(), place, default, into));
     }
     let metadata = object.get("metadata").and_then(Value::as_object);
-    let metadata = metadata.ok_or_else(|| wrong("metadata is missing"))?;
-    let name = text(metadata.get("name")).ok_or_else(|| wrong("metadata.name is missing"))?;
+    let metadata = metadata.ok_or_else(|| missing("metadata"))?;
+    let name = text(metadata.get("name"), "metadata.name")?.ok_or_else(|| missing("metadata.name"))?;
     if name.contains('/') || name == "." || name == ".." {
         return Err(wrong("metadata.name cannot be that of an object"));
     }
-    let namespace = text(metadata.get("namespace"));
+    let namespace = text(metadata.get("namespace"), "metadata.namespace")?;
     if namespace.as_deref().is_some_and(|namespace| namespace.contains('/') || namespace.starts_with('.')) {
         return Err(wrong("metadata.namespace cannot be that of a namespace"));
     }
@@ -266,6 +273,10 @@ mod tests {
             (
                 format!("{good}---\napiVersion: v1\nkind: X\nmetadata: {{ generateName: x- }}\n"),
                 "f.yaml:5: metadata.name",
+            ),
+            (
+                "apiVersion: v1\nkind: X\nmetadata: { name: on }\n".to_owned(),
+                "f.yaml:1: metadata.name is true, and not",
             ),
             (format!("{good}---\n- a\n"), "f.yaml:5: a manifest is a map"),
             ("apiVersion: v1\nkind: X\nmetadata: { name: ../x }\n".to_owned(), "f.yaml:1: metadata.name"),

@@ -307,10 +307,8 @@ impl Cluster {
             annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
         let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
         let doing = format!("write down on the declaration of {name} how far it is");
-        let refusal = match self.ask::<Value>(&Ask::merge(path(api_version, name), &patch), &doing).await {
-            Ok(_) => return Ok(()),
-            Err(refusal) => refusal,
-        };
+        let ask = Ask::merge(path(api_version, name), &patch);
+        let Err(refusal) = self.ask::<Value>(&ask, &doing).await else { return Ok(()) };
         if !matches!(refusal.code(), Some(404 | 409 | 422)) {
             return Err(refusal.into());
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::client::Cluster;
 use crate::cluster::instances::INSTANCE_LABEL;
-use crate::cluster::request::{Ask, Refusal, Store, encode};
+use crate::cluster::request::{Ask, Store, encode};
 use crate::failure::{Code, Failure};
 
 /// The label of everything that dcctl made.
@@ -92,11 +92,8 @@ impl Cluster {
         labels.extend(instance.map(|instance| (INSTANCE_LABEL, instance)));
         let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": labels } });
         let doing = format!("create namespace {name}");
-        let made: Result<Value, Refusal> = self.ask(&Ask::create("/api/v1/namespaces", &object, store), &doing).await;
-        let refusal = match made {
-            Ok(_) => return Ok(Made::Now),
-            Err(refusal) => refusal,
-        };
+        let ask = Ask::create("/api/v1/namespaces", &object, store);
+        let Err(refusal) = self.ask::<Value>(&ask, &doing).await else { return Ok(Made::Now) };
         if refusal.code() == Some(409) {
             return Ok(Made::Before);
         }

@@ -84,10 +84,7 @@ impl Cluster {
                 Some(_) => Ask::replace(path(), &rendered(record, found.clone()), Store::Yes),
                 None => Ask::create(collection(), &rendered(record, None), Store::Yes),
             };
-            let refusal = match self.ask::<Value>(&ask, &doing).await {
-                Ok(_) => return Ok(()),
-                Err(refusal) => refusal,
-            };
+            let Err(refusal) = self.ask::<Value>(&ask, &doing).await else { return Ok(()) };
             let again = refusal.code() == Some(409) || refusal.is_transient;
             if refusal.code() == Some(404) && tries == 1 {
                 self.make_namespace(SHARED_NAMESPACE, None, Store::Yes).await?;

@@ -115,8 +115,8 @@ impl Ask {
     }
 
     /// Merges a patch into an object. Repeating it changes nothing more.
-    pub(in crate::cluster) fn merge(path: impl Into<String>, patch: &Value) -> Ask {
-        let mut ask = Ask::new(Method::PATCH, path, Repeat::Harmless).object(patch);
+    pub(in crate::cluster) fn merge(path: impl Into<String>, change: &Value) -> Ask {
+        let mut ask = Ask::new(Method::PATCH, path, Repeat::Harmless).object(change);
         ask.content_type = "application/merge-patch+json";
         ask
     }
@@ -249,13 +249,13 @@ impl Cluster {
 
     async fn ask_once<T: DeserializeOwned>(&self, ask: &Ask, doing: &str) -> Result<T, Refusal> {
         let refused = |error| Refusal::of(error, doing, self.server());
-        let text = match timeout(LIMIT, self.client().request_text(ask.http())).await {
-            Ok(text) => text.map_err(refused)?,
-            Err(_) => {
-                let failure = timed_out(LIMIT, doing, self.server());
-                return Err(Refusal { failure, status: None, is_transient: true });
-            }
-        };
+        // The library's futures are large, and every step would carry one.
+        let answer = timeout(LIMIT, Box::pin(self.client().request_text(ask.http()))).await;
+        let answer = answer.map_err(|_| {
+            let failure = timed_out(LIMIT, doing, self.server());
+            Refusal { failure, status: None, is_transient: true }
+        })?;
+        let text = answer.map_err(refused)?;
         serde_json::from_str(&text).map_err(|error| refused(kube::Error::SerdeError(error)))
     }
 }
@@ -270,8 +270,8 @@ const FRESH_STARTS: u32 = 3;
 struct Page<T> {
     #[serde(default)]
     metadata: PageMetadata,
-    #[serde(default = "Vec::new")]
-    items: Vec<T>,
+    /// An empty list of metadata comes as `null`.
+    items: Option<Vec<T>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -299,7 +299,7 @@ impl Cluster {
             };
             match page {
                 Ok(page) => {
-                    items.extend(page.items);
+                    items.extend(page.items.unwrap_or_default());
                     next = page.metadata.next.filter(|token| !token.is_empty());
                     if next.is_none() {
                         return Ok(items);

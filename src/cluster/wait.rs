@@ -13,26 +13,42 @@ use crate::cluster::client::Cluster;
 use crate::cluster::request::{Ask, Refusal, encode};
 use crate::failure::{Code, Failure};
 
-/// A workload and why it is not ready.
+/// How a workload is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unready {
+pub enum State {
+    /// It is ready.
+    Ready,
+    /// It takes its time, as workloads do; what is still missing.
+    Starting(String),
+    /// It will not become ready by itself; why.
+    Trouble(String),
+}
+
+/// A workload, or a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
     /// `Deployment`, `Pod`, …
     pub kind: &'static str,
     /// Its name.
     pub name: String,
-    /// Why, in words.
-    pub why: String,
+    /// How it is.
+    pub state: State,
 }
 
-/// What one look at workloads showed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What one look showed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Look {
-    /// How many workloads there are, pods not counted.
-    pub workloads: usize,
-    /// Those that are not ready, and their pods that are not.
-    pub unready: Vec<Unready>,
-    /// What could not be looked at, a sentence each.
+    /// The workloads and pods that there are.
+    pub workloads: Vec<Workload>,
+    /// What could not be looked at: the API server's sentences.
     pub unseen: Vec<String>,
+}
+
+impl Look {
+    /// Whether everything is ready.
+    pub fn is_ready(&self) -> bool {
+        self.workloads.iter().all(|workload| workload.state == State::Ready)
+    }
 }
 
 /// The answer to a look.
@@ -45,65 +61,56 @@ pub enum Seen {
 }
 
 impl Cluster {
-    /// Looks at one Deployment: whether its latest generation is rolled out and available.
+    /// Looks at one Deployment: whether its latest generation is rolled out and available. While it is not, its pods
+    /// are looked at too, because they tell why.
     pub async fn look_at_deployment(&self, namespace: &str, name: &str) -> Result<Seen, Failure> {
         let doing = format!("read Deployment {namespace}/{name}");
         let path = format!("{}/{}", collection("apps/v1", namespace, "deployments"), encode(name));
         let deployment: Deployment = match self.ask(&Ask::get(path), &doing).await {
             Ok(deployment) => deployment,
             Err(refusal) if refusal.code() == Some(404) => {
-                let unready =
-                    vec![Unready { kind: "Deployment", name: name.to_owned(), why: "it is not there".to_owned() }];
-                return Ok(Seen::Look(Look { workloads: 0, unready, unseen: Vec::new() }));
+                let state = State::Trouble("it is not there".to_owned());
+                let missing = Workload { kind: "Deployment", name: name.to_owned(), state };
+                return Ok(Seen::Look(Look { workloads: vec![missing], unseen: Vec::new() }));
             }
             Err(refusal) => return no_answer(refusal),
         };
-        let mut look =
-            Look { workloads: 1, unready: deployment_unready(&deployment).into_iter().collect(), unseen: Vec::new() };
-        if look.unready.is_empty() {
+        let mut look = Look { workloads: vec![of_deployment(&deployment)], unseen: Vec::new() };
+        if look.is_ready() {
             return Ok(Seen::Look(look));
         }
-        // Its pods tell why, if they may be looked at.
         let selector = deployment.spec.as_ref().map(|spec| selector(&spec.selector)).unwrap_or_default();
         let ask = Ask::get(collection("v1", namespace, "pods")).with("labelSelector", selector);
         match self.list::<Pod>(&ask, &format!("list the pods in {namespace}")).await {
-            Ok(pods) => look.unready.extend(pods.iter().filter_map(pod_unready)),
+            Ok(pods) => look.workloads.extend(pods.iter().filter_map(of_pod)),
             Err(refusal) if refusal.failure.code == Code::Forbidden => look.unseen.push(refusal.failure.message),
             Err(refusal) => return no_answer(refusal),
         }
         Ok(Seen::Look(look))
     }
 
-    /// Looks at every workload of a namespace. Pods of Jobs are left out: what a Job is for, only its maker knows.
+    /// Looks at every workload and pod of a namespace. Pods of Jobs are left out: what a Job is for, only its maker
+    /// knows.
     ///
     /// An account that may list Deployments and pods, but not the other kinds, sees those through their pods.
     pub async fn look_at_namespace(&self, namespace: &str) -> Result<Seen, Failure> {
-        let mut look = Look { workloads: 0, unready: Vec::new(), unseen: Vec::new() };
+        let mut look = Look::default();
         match self.all::<Deployment>("apps/v1", namespace, "deployments").await {
-            Ok(found) => {
-                look.workloads += found.len();
-                look.unready.extend(found.iter().filter_map(deployment_unready));
-            }
+            Ok(found) => look.workloads.extend(found.iter().map(of_deployment)),
             Err(refusal) => return no_answer(refusal),
         }
         match self.all::<StatefulSet>("apps/v1", namespace, "statefulsets").await {
-            Ok(found) => {
-                look.workloads += found.len();
-                look.unready.extend(found.iter().filter_map(stateful_set_unready));
-            }
+            Ok(found) => look.workloads.extend(found.iter().map(of_stateful_set)),
             Err(refusal) if refusal.failure.code == Code::Forbidden => look.unseen.push(refusal.failure.message),
             Err(refusal) => return no_answer(refusal),
         }
         match self.all::<DaemonSet>("apps/v1", namespace, "daemonsets").await {
-            Ok(found) => {
-                look.workloads += found.len();
-                look.unready.extend(found.iter().filter_map(daemon_set_unready));
-            }
+            Ok(found) => look.workloads.extend(found.iter().map(of_daemon_set)),
             Err(refusal) if refusal.failure.code == Code::Forbidden => look.unseen.push(refusal.failure.message),
             Err(refusal) => return no_answer(refusal),
         }
         match self.all::<Pod>("v1", namespace, "pods").await {
-            Ok(pods) => look.unready.extend(pods.iter().filter_map(pod_unready)),
+            Ok(pods) => look.workloads.extend(pods.iter().filter_map(of_pod)),
             Err(refusal) => return no_answer(refusal),
         }
         Ok(Seen::Look(look))
@@ -139,8 +146,12 @@ fn selector(selector: &LabelSelector) -> String {
     labels.chain(expressions).collect::<Vec<_>>().join(",")
 }
 
-fn unready(kind: &'static str, metadata: &ObjectMeta, why: Option<String>) -> Option<Unready> {
-    Some(Unready { kind, name: metadata.name.clone().unwrap_or_default(), why: why? })
+fn workload(kind: &'static str, metadata: &ObjectMeta, state: State) -> Workload {
+    Workload { kind, name: metadata.name.clone().unwrap_or_default(), state }
+}
+
+fn starting(text: impl Into<String>) -> State {
+    State::Starting(text.into())
 }
 
 /// Whether the controller has looked at the latest change.
@@ -150,93 +161,86 @@ fn is_behind(metadata: &ObjectMeta, observed: Option<i64>) -> bool {
 
 const NOT_SEEN: &str = "its latest change was not looked at yet";
 
-fn deployment_unready(deployment: &Deployment) -> Option<Unready> {
+fn of_deployment(deployment: &Deployment) -> Workload {
     let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-    let Some(status) = &deployment.status else {
-        return unready("Deployment", &deployment.metadata, Some(NOT_SEEN.to_owned()));
-    };
+    let status = deployment.status.clone().unwrap_or_default();
     let condition = |name: &str| status.conditions.iter().flatten().find(|condition| condition.type_ == name);
     let says = |name: &str, value: &str| {
-        condition(name)
-            .filter(|condition| condition.status == value)
-            .map(|found| found.message.clone().unwrap_or_default())
+        let found = condition(name).filter(|condition| condition.status == value)?;
+        Some(found.message.clone().unwrap_or_default())
     };
     let (updated, available) = (status.updated_replicas.unwrap_or(0), status.available_replicas.unwrap_or(0));
-    let why = if is_behind(&deployment.metadata, status.observed_generation) {
-        Some(NOT_SEEN.to_owned())
+    let state = if is_behind(&deployment.metadata, status.observed_generation) {
+        starting(NOT_SEEN)
     } else if let Some(message) = says("ReplicaFailure", "True") {
-        Some(format!("its pods cannot be made: {message}"))
+        State::Trouble(format!("its pods cannot be made: {message}"))
     } else if let Some(message) = says("Progressing", "False") {
-        Some(format!("it makes no progress: {message}"))
+        State::Trouble(format!("it makes no progress: {message}"))
     } else if updated < wanted {
-        Some(format!("{updated} of {wanted} pods are of the latest release"))
+        starting(format!("{updated} of {wanted} pods are of the latest release"))
     } else if available < wanted {
-        Some(format!("{available} of {wanted} pods are available"))
+        starting(format!("{available} of {wanted} pods are available"))
     } else if condition("Available").is_none_or(|condition| condition.status != "True") {
-        Some("it is not available".to_owned())
+        starting("it is not available")
     } else {
-        None
+        State::Ready
     };
-    unready("Deployment", &deployment.metadata, why)
+    workload("Deployment", &deployment.metadata, state)
 }
 
-fn stateful_set_unready(set: &StatefulSet) -> Option<Unready> {
+fn of_stateful_set(set: &StatefulSet) -> Workload {
     let wanted = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
-    let Some(status) = &set.status else {
-        return unready("StatefulSet", &set.metadata, Some(NOT_SEEN.to_owned()));
-    };
+    let status = set.status.clone().unwrap_or_default();
     let strategy = set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref());
     let by_hand = strategy.is_some_and(|strategy| strategy.type_.as_deref() == Some("OnDelete"));
     let partition = strategy.and_then(|strategy| strategy.rolling_update.as_ref()?.partition).unwrap_or(0);
     let (updated, ready) = (status.updated_replicas.unwrap_or(0), status.ready_replicas.unwrap_or(0));
-    let why = if is_behind(&set.metadata, status.observed_generation) {
-        Some(NOT_SEEN.to_owned())
+    let state = if is_behind(&set.metadata, status.observed_generation) {
+        starting(NOT_SEEN)
     } else if ready < wanted {
-        Some(format!("{ready} of {wanted} pods are ready"))
+        starting(format!("{ready} of {wanted} pods are ready"))
     } else if !by_hand && updated < wanted - partition {
-        Some(format!("{updated} of {wanted} pods are of the latest release"))
+        starting(format!("{updated} of {wanted} pods are of the latest release"))
     } else {
-        None
+        State::Ready
     };
-    unready("StatefulSet", &set.metadata, why)
+    workload("StatefulSet", &set.metadata, state)
 }
 
-fn daemon_set_unready(set: &DaemonSet) -> Option<Unready> {
-    let Some(status) = &set.status else {
-        return unready("DaemonSet", &set.metadata, Some(NOT_SEEN.to_owned()));
-    };
+fn of_daemon_set(set: &DaemonSet) -> Workload {
+    let status = set.status.clone().unwrap_or_default();
     let strategy = set.spec.as_ref().and_then(|spec| spec.update_strategy.as_ref());
     let by_hand = strategy.is_some_and(|strategy| strategy.type_.as_deref() == Some("OnDelete"));
     let wanted = status.desired_number_scheduled;
     let (updated, available) = (status.updated_number_scheduled.unwrap_or(0), status.number_available.unwrap_or(0));
-    let why = if is_behind(&set.metadata, status.observed_generation) {
-        Some(NOT_SEEN.to_owned())
+    let state = if is_behind(&set.metadata, status.observed_generation) {
+        starting(NOT_SEEN)
     } else if !by_hand && updated < wanted {
-        Some(format!("{updated} of {wanted} pods are of the latest release"))
+        starting(format!("{updated} of {wanted} pods are of the latest release"))
     } else if available < wanted {
-        Some(format!("{available} of {wanted} pods are available"))
+        starting(format!("{available} of {wanted} pods are available"))
     } else {
-        None
+        State::Ready
     };
-    unready("DaemonSet", &set.metadata, why)
+    workload("DaemonSet", &set.metadata, state)
 }
 
-/// Why a pod is not ready. A pod that goes away, is done, or belongs to a Job is nobody's concern; nor is a failed one
-/// that its controller has replaced.
-fn pod_unready(pod: &Pod) -> Option<Unready> {
-    let owners = pod.metadata.owner_references.iter().flatten();
-    let controller = owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.kind.as_str()).next();
-    let status = pod.status.as_ref()?;
+/// A pod that counts. One that goes away, is done, or belongs to a Job is nobody's concern; nor is a failed one that
+/// its controller has replaced.
+fn of_pod(pod: &Pod) -> Option<Workload> {
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    let controller = owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.kind.as_str());
+    let status = pod.status.clone().unwrap_or_default();
     let phase = status.phase.as_deref().unwrap_or_default();
     if pod.metadata.deletion_timestamp.is_some()
         || controller == Some("Job")
         || phase == "Succeeded"
         || phase == "Failed" && controller.is_some()
-        || has(status, "Ready", "True").is_some()
     {
         return None;
     }
-    unready("Pod", &pod.metadata, Some(pod_reason(status, phase)))
+    let state = if has(&status, "Ready", "True").is_some() { State::Ready } else { pod_state(&status, phase) };
+    Some(workload("Pod", &pod.metadata, state))
 }
 
 /// The message of a condition that has this value.
@@ -245,27 +249,29 @@ fn has<'a>(status: &'a PodStatus, name: &str, value: &str) -> Option<&'a str> {
     (condition.status == value).then(|| condition.message.as_deref().unwrap_or_default())
 }
 
-fn pod_reason(status: &PodStatus, phase: &str) -> String {
+fn pod_state(status: &PodStatus, phase: &str) -> State {
     if phase == "Failed" {
         let said = [status.reason.as_deref(), status.message.as_deref()].into_iter().flatten().collect::<Vec<_>>();
-        return if said.is_empty() { "it failed".to_owned() } else { format!("it failed: {}", said.join(": ")) };
+        let said = if said.is_empty() { String::new() } else { format!(": {}", said.join(": ")) };
+        return State::Trouble(format!("it failed{said}"));
     }
     if let Some(message) = has(status, "PodScheduled", "False") {
-        return format!("no node takes it: {message}");
+        return State::Trouble(format!("no node takes it: {message}"));
     }
-    let starting = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
-    if let Some(why) = starting.filter_map(container_reason).next() {
-        return why;
+    let mut containers =
+        status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+    if let Some(why) = containers.find_map(container_trouble) {
+        return State::Trouble(why);
     }
     match has(status, "ContainersReady", "False") {
-        Some(message) if !message.is_empty() => format!("it runs, and is not ready: {message}"),
-        _ if phase == "Running" => "it runs, and is not ready".to_owned(),
-        _ => "it is being started".to_owned(),
+        _ if phase != "Running" => starting("it is being started"),
+        Some(message) if !message.is_empty() => starting(format!("it runs, and is not ready: {message}")),
+        _ => starting("it runs, and is not ready"),
     }
 }
 
 /// Why a container is not running, if it says.
-fn container_reason(container: &ContainerStatus) -> Option<String> {
+fn container_trouble(container: &ContainerStatus) -> Option<String> {
     let (name, image) = (&container.name, &container.image);
     let state = container.state.as_ref()?;
     if let Some(waiting) = &state.waiting {
@@ -287,17 +293,18 @@ fn container_reason(container: &ContainerStatus) -> Option<String> {
         };
     }
     let ended = state.terminated.as_ref()?;
-    (ended.exit_code != 0).then(|| format!("container {name} ended with {}{}", ended.exit_code, reason(&ended.reason)))
+    (ended.exit_code != 0)
+        .then(|| format!("container {name} ended with {}{}", ended.exit_code, reason(ended.reason.as_deref())))
 }
 
 fn last_end(container: &ContainerStatus) -> String {
     let ended = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
-    let last = ended.map(|ended| format!(", last with {}{}", ended.exit_code, reason(&ended.reason)));
+    let last = ended.map(|ended| format!(", last with {}{}", ended.exit_code, reason(ended.reason.as_deref())));
     format!(" ({} restarts{})", container.restart_count, last.unwrap_or_default())
 }
 
-fn reason(reason: &Option<String>) -> String {
-    match reason.as_deref() {
+fn reason(reason: Option<&str>) -> String {
+    match reason {
         Some("Error") | None => String::new(),
         Some(reason) => format!(" ({reason})"),
     }
@@ -308,12 +315,16 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn pod(status: Value) -> Pod {
+    fn pod(status: &Value) -> Pod {
         serde_json::from_value(json!({ "metadata": { "name": "p" }, "status": status })).expect("a pod")
     }
 
-    fn why(status: Value) -> Option<String> {
-        pod_unready(&pod(status)).map(|unready| unready.why)
+    fn state(status: &Value) -> Option<State> {
+        of_pod(&pod(status)).map(|pod| pod.state)
+    }
+
+    fn trouble(text: &str) -> State {
+        State::Trouble(text.to_owned())
     }
 
     #[test]
@@ -327,29 +338,32 @@ mod tests {
             (
                 json!({ "phase": "Pending", "conditions": [
                     { "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available" }] }),
-                Some("no node takes it: 0/1 nodes are available"),
+                Some(trouble("no node takes it: 0/1 nodes are available")),
             ),
-            (waiting("ErrImagePull", "not found"), Some("the image i:1 of container c cannot be pulled: not found")),
+            (
+                waiting("ErrImagePull", "not found"),
+                Some(trouble("the image i:1 of container c cannot be pulled: not found")),
+            ),
             (
                 waiting("CrashLoopBackOff", "back-off 40s"),
-                Some("container c crashes again and again (3 restarts, last with 137 (OOMKilled))"),
+                Some(trouble("container c crashes again and again (3 restarts, last with 137 (OOMKilled))")),
             ),
             (
                 waiting("CreateContainerConfigError", "secret \"s\" not found"),
-                Some("container c cannot be started (CreateContainerConfigError): secret \"s\" not found"),
+                Some(trouble("container c cannot be started (CreateContainerConfigError): secret \"s\" not found")),
             ),
-            (waiting("ContainerCreating", ""), Some("it is being started")),
-            (json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] }), None),
+            (waiting("ContainerCreating", ""), Some(starting("it is being started"))),
+            (json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] }), Some(State::Ready)),
             (json!({ "phase": "Succeeded" }), None),
-            (json!({ "phase": "Failed", "reason": "Evicted" }), Some("it failed: Evicted")),
+            (json!({ "phase": "Failed", "reason": "Evicted" }), Some(trouble("it failed: Evicted"))),
             (
                 json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "False" },
                     { "type": "ContainersReady", "status": "False", "message": "containers with unready status: [c]" }] }),
-                Some("it runs, and is not ready: containers with unready status: [c]"),
+                Some(starting("it runs, and is not ready: containers with unready status: [c]")),
             ),
         ];
         for (status, expected) in cases {
-            assert_eq!(why(status).as_deref(), expected);
+            assert_eq!(state(&status), expected);
         }
     }
 
@@ -361,31 +375,31 @@ mod tests {
                 "status": { "phase": phase } }))
             .expect("a pod")
         };
-        assert_eq!(pod_unready(&owned("Job", "Pending")), None);
-        assert_eq!(pod_unready(&owned("ReplicaSet", "Failed")), None);
-        assert!(pod_unready(&owned("ReplicaSet", "Pending")).is_some());
+        assert_eq!(of_pod(&owned("Job", "Pending")), None);
+        assert_eq!(of_pod(&owned("ReplicaSet", "Failed")), None);
+        assert!(of_pod(&owned("ReplicaSet", "Pending")).is_some());
     }
 
     #[test]
     fn a_deployment_is_ready_when_its_latest_generation_is_available() {
-        let deployment = |generation: i64, status: Value| -> Option<String> {
+        let deployment = |generation: i64, status: Value| -> State {
             let deployment: Deployment = serde_json::from_value(json!({
                 "metadata": { "name": "d", "generation": generation },
                 "spec": { "replicas": 2, "selector": {}, "template": {} }, "status": status,
             }))
             .expect("a deployment");
-            deployment_unready(&deployment).map(|unready| unready.why)
+            of_deployment(&deployment).state
         };
         let available = json!({ "observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2,
             "conditions": [{ "type": "Available", "status": "True" }] });
-        assert_eq!(deployment(2, available.clone()), None);
-        assert_eq!(deployment(3, available.clone()).as_deref(), Some(NOT_SEEN));
+        assert_eq!(deployment(2, available.clone()), State::Ready);
+        assert_eq!(deployment(3, available.clone()), starting(NOT_SEEN));
         let mut half = available.clone();
         half["updatedReplicas"] = json!(1);
-        assert_eq!(deployment(2, half.clone()).as_deref(), Some("1 of 2 pods are of the latest release"));
+        assert_eq!(deployment(2, half.clone()), starting("1 of 2 pods are of the latest release"));
         half["conditions"] = json!([{ "type": "ReplicaFailure", "status": "True", "message": "exceeded quota" }]);
-        assert_eq!(deployment(2, half).as_deref(), Some("its pods cannot be made: exceeded quota"));
-        assert_eq!(deployment(1, json!({})).as_deref(), Some(NOT_SEEN));
+        assert_eq!(deployment(2, half), State::Trouble("its pods cannot be made: exceeded quota".to_owned()));
+        assert_eq!(deployment(1, json!({})), starting(NOT_SEEN));
     }
 
     #[test]

@@ -19,13 +19,13 @@ mod files;
 
 /// `dcctl install`.
 pub(crate) fn install(desk: &Desk, args: InstallArgs) -> u8 {
-    apply(desk, Asked { verb: Verb::Install, instance: None, build: false, options: args.apply })
+    apply(desk, &Asked { verb: Verb::Install, instance: None, build: false, options: args.apply })
 }
 
 /// `dcctl bootstrap INSTANCE`.
 pub(crate) fn bootstrap(desk: &Desk, args: BootstrapArgs) -> u8 {
     let BootstrapArgs { instance, build, apply: options } = args;
-    apply(desk, Asked { verb: Verb::Bootstrap, instance: Some(instance), build, options })
+    apply(desk, &Asked { verb: Verb::Bootstrap, instance: Some(instance), build, options })
 }
 
 /// What was asked for.
@@ -48,7 +48,7 @@ pub(crate) fn new_run_id() -> String {
     format!("{number:016x}")
 }
 
-fn apply(desk: &Desk, asked: Asked) -> u8 {
+fn apply(desk: &Desk, asked: &Asked) -> u8 {
     let began = desk.clock.now();
     let run = new_run_id();
     let runtime = match runtime() {
@@ -75,33 +75,39 @@ fn apply(desk: &Desk, asked: Asked) -> u8 {
             junit: asked.options.report.junit.clone(),
             redactor: redactor.clone(),
         };
-        front::refuse(refusal, showing())
+        front::refuse(&refusal, showing())
     };
     let code = runtime.block_on(async {
         // Armed before anything else: from here on a signal is a request to stop and never an end.
-        let signals = crate::signal::install()
-            .map_err(|error| Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error));
-        let gathered = signals.and_then(|signals| gather(desk, &asked, &run, began, &mut folder).map(|spec| (signals, spec)));
+        let signals = crate::signal::install().map_err(|error| {
+            Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error)
+        });
+        let gathered =
+            signals.and_then(|signals| gather(desk, asked, &run, began, &mut folder).map(|spec| (signals, spec)));
         let (signals, spec) = match gathered {
             Ok(ready) => ready,
-            Err(failure) => return refused(&asked, failure),
+            Err(failure) => return refused(asked, failure),
         };
         match start(desk, spec, signals, showing()).await {
             Ok(code) => {
                 folder.keep();
                 code
             }
-            Err(failure) => refused(&asked, failure),
+            Err(failure) => refused(asked, failure),
         }
     });
     runtime.shutdown_background();
     code
 }
 
-async fn start(desk: &Desk, spec: Spec, signals: crate::signal::Signals, showing: front::Showing) -> Result<u8, Failure> {
-    let program = std::env::current_exe().map_err(|error| {
-        Failure::new(Code::CommandFailed, "this program cannot tell where it is").because(&error)
-    })?;
+async fn start(
+    desk: &Desk,
+    spec: Spec,
+    signals: crate::signal::Signals,
+    showing: front::Showing,
+) -> Result<u8, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(Code::CommandFailed, "this program cannot tell where it is").because(&error))?;
     let surroundings = Surroundings {
         program,
         environment: spec.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
@@ -141,7 +147,8 @@ fn gather(
     };
     let bundle = written.resolve(&inputs)?;
     let job = Job::detect(environment, std::process::id());
-    let state_dir = files::state_dir(options.state_dir.as_deref(), asked.instance.as_deref(), kubeconfig.context(), environment)?;
+    let state_dir =
+        files::state_dir(options.state_dir.as_deref(), asked.instance.as_deref(), kubeconfig.context(), environment)?;
     crate::step::refuse_local_state_in_ci(&bundle, job.ci, options.state_dir.is_some())?;
     kubeconfig.write(&kubeconfig_path)?;
     let tools = environment.for_tools();
@@ -154,7 +161,10 @@ fn gather(
         mode: asked.mode(),
         instance: asked.instance.clone(),
         bundle,
-        bundle_path: options.bundle.file_name().map_or_else(|| ".".to_owned(), |name| name.to_string_lossy().into_owned()),
+        bundle_path: options
+            .bundle
+            .file_name()
+            .map_or_else(|| ".".to_owned(), |name| name.to_string_lossy().into_owned()),
         kube_context: kubeconfig.context().to_owned(),
         server: kubeconfig.server().to_owned(),
         user: environment.user_name(),
@@ -202,14 +212,17 @@ pub(crate) fn proxies(desk: &Desk) -> Proxies {
 }
 
 fn secrets(bundle: &Bundle, kubeconfig: &Kubeconfig) -> std::collections::BTreeMap<String, crate::redact::Secret> {
-    let of_bundle = bundle.secrets().enumerate().map(|(index, (name, secret))| (format!("{index} {name}"), secret.clone()));
+    let of_bundle =
+        bundle.secrets().enumerate().map(|(index, (name, secret))| (format!("{index} {name}"), secret.clone()));
     of_bundle.chain(kubeconfig.secrets()).collect()
 }
 
 fn notes(desk: &Desk, kubeconfig: &Kubeconfig, job: &Job) -> Vec<String> {
     // What CI systems empty when a job ends: credentials that lie there end with it, the run may not.
-    let temporary: Vec<PathBuf> =
-        ["RUNNER_TEMP", "CI_PROJECT_DIR", "WORKSPACE", "TMPDIR"].iter().filter_map(|name| desk.environment.path(name)).collect();
+    let temporary: Vec<PathBuf> = ["RUNNER_TEMP", "CI_PROJECT_DIR", "WORKSPACE", "TMPDIR"]
+        .iter()
+        .filter_map(|name| desk.environment.path(name))
+        .collect();
     let mut notes = kubeconfig.warnings(desk.clock.wall(), &temporary);
     if let Some(system) = job.system {
         notes.push(format!("this run was started by {}", system.title()));
@@ -219,6 +232,7 @@ fn notes(desk: &Desk, kubeconfig: &Kubeconfig, job: &Job) -> Vec<String> {
 
 /// Makes a path absolute without looking at the file system.
 fn absolute(option: &str, path: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(path)
-        .map_err(|error| Failure::new(Code::OptionInvalid, format!("{option} {} is not a path", path.display())).because(&error))
+    std::path::absolute(path).map_err(|error| {
+        Failure::new(Code::OptionInvalid, format!("{option} {} is not a path", path.display())).because(&error)
+    })
 }

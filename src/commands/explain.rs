@@ -6,7 +6,8 @@ use crate::failure::{Code, Failure, Row, TABLE};
 
 /// Prints the rows that the code stands for.
 pub(crate) fn explain(args: &ExplainArgs) -> u8 {
-    let rows: Vec<&Row> = TABLE.iter().filter(|row| row.name == args.code || row.exit.to_string() == args.code).collect();
+    let rows: Vec<&Row> =
+        TABLE.iter().filter(|row| row.name == args.code || row.exit.to_string() == args.code).collect();
     if args.code == "0" {
         return print("exit code 0: done, or nothing to do.\n");
     }

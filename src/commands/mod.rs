@@ -73,7 +73,7 @@ impl Desk {
             junit,
             redactor: Redactor::default(),
         };
-        refuse(refusal, showing)
+        refuse(&refusal, showing)
     }
 }
 

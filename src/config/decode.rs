@@ -394,9 +394,6 @@ impl Decoder<'_, '_> {
             self.reader.mistake(field, format!("`{written}` may not be run: chmod +x"));
             return None;
         }
-        if path.to_str().is_none() {
-            self.reader.mistake(field, "its path is not UTF-8 text");
-        }
         path.to_str().map(str::to_owned)
     }
 

@@ -58,6 +58,11 @@ impl Bundle {
         let folder = folder_of(path, scratch)?;
         let file = path.join(FILE).display().to_string();
         let root = fs::canonicalize(&folder).map_err(|error| unreadable(&folder, &error))?;
+        if root.to_str().is_none() {
+            // The supervisor is told of the bundle in JSON, and tools are told in arguments and variables.
+            let message = format!("the path of the bundle {} is not UTF-8 text", root.display());
+            return Err(Failure::new(Code::BundleInvalid, message));
+        }
         let text = read(path, &root)?;
         let mut problems = Problems::default();
         let mut reader = Reader { file: file.clone(), problems: &mut problems };
@@ -102,8 +107,9 @@ impl Written {
             name::check_instance(instance)?;
         }
         let mut problems = Problems::default();
-        let bundle = self.sections(inputs, &mut problems);
-        let notes = self.check_given(&inputs.given, &mut problems);
+        let mut scope = Scope::new(&self.tree, &self.version, inputs, &mut problems, &self.file);
+        let bundle = self.sections(&mut scope, inputs, &mut problems);
+        let notes = self.check_given(&inputs.given, scope.secrets(), &mut problems);
         match problems.into_failure() {
             None => Ok(Bundle { notes, ..bundle }),
             Some(failure) => Err(failure),
@@ -111,28 +117,26 @@ impl Written {
     }
 
     /// Reads every section. One that is wrong was said, and is absent.
-    fn sections(&self, inputs: &Inputs, problems: &mut Problems) -> Bundle {
-        let mut scope = Scope::new(&self.tree, &self.version, inputs, problems, &self.file);
+    fn sections(&self, scope: &mut Scope, inputs: &Inputs, problems: &mut Problems) -> Bundle {
         let (cluster, instance) = match inputs.instance {
             Some(_) => (Need::Later, Need::Now),
             None => (Need::Now, Need::Later),
         };
         let mut reader = Reader { file: self.file.clone(), problems };
         reader.section(&Field::top(&self.tree), &written::KEYS);
-        let namespace = self.namespace(&scope, instance, &mut reader);
+        let namespace = self.namespace(scope, instance, &mut reader);
         scope.set_namespace(namespace.as_deref());
+        let scope = &*scope;
         let mut decoder = Decoder { reader, root: &self.root, tree: &self.tree, given: &inputs.given, need: Need::Now };
         // The release of the operator is looked at by runs on an instance too, so its section is always needed.
-        let operator = self.section(&mut decoder, &scope, ("operator", Area::Cluster, Need::Now), Decoder::operator);
-        let budget =
-            self.section(&mut decoder, &scope, ("cluster", Area::Cluster, Need::Now), Decoder::max_connections);
-        let prerequisites =
-            self.section(&mut decoder, &scope, ("prerequisites", Area::Cluster, cluster), Decoder::root);
-        let build = self.section(&mut decoder, &scope, ("images", Area::Instance, instance), Decoder::build);
-        let body = self.section(&mut decoder, &scope, ("instance", Area::Instance, instance), |decoder, field| {
+        let operator = self.section(&mut decoder, scope, ("operator", Area::Cluster, Need::Now), Decoder::operator);
+        let budget = self.section(&mut decoder, scope, ("cluster", Area::Cluster, Need::Now), Decoder::max_connections);
+        let prerequisites = self.section(&mut decoder, scope, ("prerequisites", Area::Cluster, cluster), Decoder::root);
+        let build = self.section(&mut decoder, scope, ("images", Area::Instance, instance), Decoder::build);
+        let body = self.section(&mut decoder, scope, ("instance", Area::Instance, instance), |decoder, field| {
             decoder.instance(field, namespace.as_deref())
         });
-        let verify = self.section(&mut decoder, &scope, ("verify", Area::Instance, instance), Decoder::verify);
+        let verify = self.section(&mut decoder, scope, ("verify", Area::Instance, instance), Decoder::verify);
         let on_cluster = cluster == Need::Now;
         Bundle {
             root: self.root.clone(),
@@ -175,18 +179,11 @@ impl Written {
 
     /// What was given and cannot be used. Names in a file that the bundle does not know are only worth a note: one
     /// file may serve several bundles. On a command line they are a slip.
-    fn check_given(&self, given: &Given, problems: &mut Problems) -> Vec<String> {
+    fn check_given(&self, given: &Given, secrets: &BTreeSet<String>, problems: &mut Problems) -> Vec<String> {
         let keys = |map: &Node| match &map.kind {
             Kind::Map(entries) => entries.iter().map(|(key, _)| key.name.clone()).collect(),
             _ => Vec::new(),
         };
-        let names = |map: &Node| match &map.kind {
-            Kind::Map(entries) => {
-                entries.iter().filter_map(|(_, node)| node.value().as_str().map(str::to_owned)).collect()
-            }
-            _ => Vec::new(),
-        };
-        let secrets: BTreeSet<String> = written::secret_maps(&self.tree).flat_map(names).collect();
         let mut asked: BTreeSet<String> =
             written::root_variables(&self.tree).chain(self.tree.get("vars")).flat_map(keys).collect();
         let placeholders = written::placeholders(&self.tree);

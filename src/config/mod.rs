@@ -5,7 +5,7 @@
 //! Resolving joins the two into a [`Bundle`]: placeholders expanded, paths absolute and inside the bundle, types
 //! checked. Everything that is wrong is said at once, each with file, line, column and field, before any lock.
 //!
-//! The process environment is read in [`env`] and nowhere else.
+//! The process environment is read in [`mod@env`] and nowhere else.
 
 pub mod ci;
 pub mod dotted;

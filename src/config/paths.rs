@@ -36,6 +36,9 @@ pub(crate) fn inside(root: &Path, written: &str, want: Want) -> Result<PathBuf, 
     if !path.starts_with(root) {
         return Err(format!("`{written}` leaves the bundle by a link"));
     }
+    if path.to_str().is_none() {
+        return Err(format!("`{written}` leads to a path that is not UTF-8 text"));
+    }
     let is_folder = path.is_dir();
     match want {
         Want::Folder if !is_folder => Err(format!("`{written}` is not a folder")),
@@ -73,6 +76,9 @@ fn walk(root: &Path, folder: &Path, seen: &mut BTreeSet<PathBuf>, found: &mut Ve
             continue;
         }
         let path = entry.path();
+        if path.to_str().is_none() {
+            return Err(format!("the name of `{}` is not UTF-8 text", shown(root, &path)));
+        }
         let real = match fs::canonicalize(&path) {
             Ok(real) => real,
             Err(_) if path.is_symlink() => return Err(format!("the link `{}` leads nowhere", shown(root, &path))),

@@ -74,6 +74,11 @@ impl Scope {
         scope
     }
 
+    /// The names of the bundle's secrets.
+    pub(crate) fn secrets(&self) -> &BTreeSet<String> {
+        &self.secrets
+    }
+
     /// The namespace, once it is known.
     pub(crate) fn set_namespace(&mut self, namespace: Option<&str>) {
         let meaning = namespace.map_or(Meaning::Open, |namespace| Meaning::Is(Value::String(namespace.to_owned())));

@@ -98,7 +98,11 @@ pub(crate) fn first_unusual(bytes: &[u8], from: usize) -> Option<usize> {
         }
         at += 8;
     }
-    bytes[at..].iter().position(|&byte| is_unusual(byte)).map(|position| at + position)
+    // The rest is shorter than eight bytes, or has one. Eight bytes that end where the text ends are looked at first.
+    if at + 8 > bytes.len() && bytes.last_chunk::<8>().is_some_and(|eight| !has_unusual(u64::from_le_bytes(*eight))) {
+        return None;
+    }
+    bytes[at.min(bytes.len())..].iter().position(|&byte| is_unusual(byte)).map(|position| at + position)
 }
 
 const UNUSUAL: [u8; 5] = [b'"', b'\\', b'#', 0x7f, 0xc2];

@@ -3,7 +3,7 @@
 //! Written here is only what was seen: that the supervisor ended without a verdict, which programs it had started and
 //! nobody saw end, and what the journal last said about the lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -40,7 +40,7 @@ struct Remains {
     holder: Option<String>,
     held: bool,
     programs: BTreeMap<String, u32>,
-    resources: BTreeMap<String, ()>,
+    resources: BTreeSet<String>,
     counts: event::Counts,
 }
 
@@ -62,9 +62,15 @@ impl Remains {
             Some(Event::LockReleased(_) | Event::LockLost(_)) => self.held = false,
             Some(Event::ProcessStarted(started)) => drop(self.programs.insert(started.program, started.pid)),
             Some(Event::ProcessFinished(finished)) => drop(self.programs.remove(&finished.program)),
-            Some(Event::ResourceStarted(started)) => drop(self.resources.insert(started.address, ())),
-            Some(Event::ResourceCompleted(completed)) => drop(self.resources.remove(&completed.address)),
-            Some(Event::ResourceFailed(failed)) => drop(self.resources.remove(&failed.address)),
+            Some(Event::ResourceStarted(started)) => {
+                self.resources.insert(started.address);
+            }
+            Some(Event::ResourceCompleted(completed)) => {
+                self.resources.remove(&completed.address);
+            }
+            Some(Event::ResourceFailed(failed)) => {
+                self.resources.remove(&failed.address);
+            }
             Some(Event::StepFinished(_)) => self.counts.steps.done += 1,
             _ => {}
         }
@@ -78,7 +84,8 @@ impl Remains {
 pub(crate) fn write(spec: &Spec, clock: &Arc<dyn Clock>) -> Result<u8, Failure> {
     let path = spec.journal();
     let unusable = |error: &io::Error| {
-        let sentence = format!("the supervisor of this run was killed, and its journal {} cannot be used", path.display());
+        let sentence =
+            format!("the supervisor of this run was killed, and its journal {} cannot be used", path.display());
         Failure::new(Code::SupervisorKilled, sentence).because(error)
     };
     let remains = Remains::read(&path).map_err(|error| unusable(&error))?;
@@ -86,7 +93,8 @@ pub(crate) fn write(spec: &Spec, clock: &Arc<dyn Clock>) -> Result<u8, Failure> 
     let reports =
         Reports::start(Paths { events: spec.events_file.clone(), junit: spec.junit.clone(), going_on: GoingOn::Yes });
     let redactor = spec.redactor();
-    let voice = Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: remains.next_seq };
+    let voice =
+        Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: remains.next_seq };
     let mut journal = Journal::open(&path, voice, reports).map_err(|error| unusable(&error))?;
     let finished = finished(spec, remains, crate::run::millis(journal.elapsed()));
     let code = finished.exit_code;
@@ -131,7 +139,7 @@ fn finished(spec: &Spec, remains: Remains, duration_ms: u64) -> event::RunFinish
         lock: if remains.held { LockEnd::Left } else { LockEnd::NeverTaken },
         holder: remains.holder.filter(|_| remains.held),
         counts: remains.counts,
-        unfinished: remains.resources.into_keys().collect(),
+        unfinished: remains.resources.into_iter().collect(),
         kept: vec![event::Kept { what: "the run directory".to_owned(), path: spec.run_dir.display().to_string() }],
         next,
         dry_run: spec.mode == crate::run::Mode::DryRun,

@@ -60,3 +60,23 @@ impl Follower {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_torn_line_waits_for_its_rest() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("events.jsonl");
+        let mut writer = File::options().create(true).append(true).open(&path).expect("a file");
+        let mut follower = Follower::open(&path).expect("a follower");
+        writer.write_all(b"one\ntw").expect("room");
+        assert_eq!(follower.lines().expect("readable"), ["one\n"]);
+        assert!(follower.lines().expect("readable").is_empty());
+        writer.write_all(b"o\n").expect("room");
+        follower.wait(Duration::from_secs(10));
+        assert_eq!(follower.lines().expect("readable"), ["two\n"]);
+    }
+}

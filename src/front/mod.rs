@@ -5,7 +5,7 @@
 //! to stop, which the supervisor sees by itself. Showing happens on a thread of its own ([`show`]), so a reader that
 //! stands still delays neither a request to stop nor the end.
 //!
-//! There is one writer of the journal at a time. The front writes it before the supervisor starts ([`refuse`]: a
+//! There is one writer of the journal at a time. The front writes it before the supervisor starts ([`refuse()`]: a
 //! command that never became a run) and after it is gone without a verdict ([`aftermath`]).
 
 mod aftermath;
@@ -75,7 +75,17 @@ pub async fn run(spec: Spec, showing: Showing, surroundings: Surroundings) -> Re
     let (ear, mouth) = link.split();
     let shown = show::start(spec.journal(), showing);
     let now = clock.now();
-    let mut front = Front { spec, clock, signals, complaints, terminal, mouth, answered: now, asked: Vec::new(), said_silent: false };
+    let mut front = Front {
+        spec,
+        clock,
+        signals,
+        complaints,
+        terminal,
+        mouth,
+        answered: now,
+        asked: Vec::new(),
+        said_silent: false,
+    };
     front.hand_over().await;
     front.watch(ear, ended).await;
     let code = front.verdict()?;

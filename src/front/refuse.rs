@@ -39,7 +39,7 @@ pub struct Refusal {
 }
 
 /// Tells the refusal and returns its exit code.
-pub fn refuse(refusal: Refusal, showing: Showing) -> u8 {
+pub fn refuse(refusal: &Refusal, showing: Showing) -> u8 {
     let clock = showing.clock.clone();
     let verdict = Verdict::refused(refusal.failure.clone());
     let exit = verdict.exit();
@@ -49,7 +49,7 @@ pub fn refuse(refusal: Refusal, showing: Showing) -> u8 {
         going_on: GoingOn::No,
     });
     let mut screen = Screening::new(showing);
-    for (seq, event) in (0..).zip(events(&refusal, &verdict, clock.as_ref())) {
+    for (seq, event) in (0..).zip(events(refusal, &verdict, clock.as_ref())) {
         let elapsed = clock.now().since(refusal.began);
         let line = Envelope::new(seq, clock.wall(), elapsed, &refusal.run, None, &event).render(&refusal.redactor);
         reports.heed(&line);

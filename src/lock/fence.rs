@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn a_fence_is_firm_then_weak_then_fallen() {
+        use Standing::{Fallen, Firm, Weak};
         let fence = Fence { epoch: 0, renewed_at: at(100) };
         let said = [100, 129, 130, 159, 160, 9_999].map(|now| fence.standing(Timing::STANDARD, at(now)));
-        use Standing::{Fallen, Firm, Weak};
         assert_eq!(said, [Firm, Firm, Weak, Weak, Fallen, Fallen]);
         assert_eq!(fence.deadline(Timing::STANDARD), at(160));
     }

@@ -149,3 +149,6 @@ impl Keeper {
 fn broken() -> Failure {
     Failure::new(Code::Internal, "the thread that keeps the lock does not answer")
 }
+
+#[cfg(test)]
+mod tests;

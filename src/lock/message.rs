@@ -13,6 +13,8 @@ use crate::lock::observation::Observation;
 use crate::lock::protocol::{ClaimError, Lost};
 use crate::lock::record::{NAME, NAMESPACE};
 
+pub use crate::lock::status::{Status, status};
+
 /// The longest piece of a Lease that is shown.
 const LONGEST_PIECE: usize = 300;
 
@@ -87,8 +89,8 @@ fn why(lost: &Lost) -> String {
         }
         Lost::Gone => "this cluster's lock was reclaimed or deleted: nobody holds it now".to_owned(),
         Lost::Expired { age, why } => format!(
-            "this cluster's lock could not be renewed for {}, which is longer than it is valid; by now another run may \
-             rightly hold it{}",
+            "this cluster's lock could not be renewed for {}, at least as long as it is valid, so another run may \
+             rightly hold it by now{}",
             clock::human(*age),
             because(why),
         ),
@@ -179,3 +181,6 @@ fn shell_word(word: &str) -> String {
         format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
+
+#[cfg(test)]
+mod tests;

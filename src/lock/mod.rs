@@ -55,6 +55,7 @@ mod observation;
 pub mod protocol;
 mod record;
 mod reply;
+pub mod status;
 pub mod store;
 mod thread;
 mod timing;

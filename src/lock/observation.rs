@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    fn seen(spec: Value) -> Observation {
+    fn seen(spec: &Value) -> Observation {
         let raw = json!({
             "metadata": { "uid": "u", "resourceVersion": "1", "creationTimestamp": "2026-11-30T00:00:00Z" },
             "spec": spec,
@@ -82,16 +82,16 @@ mod tests {
 
     #[test]
     fn it_is_stale_when_older_than_its_own_validity() {
-        let lease = seen(json!({ "renewTime": "2026-11-30T00:10:00.000000Z", "leaseDurationSeconds": 15 }));
+        let lease = seen(&json!({ "renewTime": "2026-11-30T00:10:00.000000Z", "leaseDurationSeconds": 15 }));
         assert!(!lease.looks_stale(wall("2026-11-30T00:10:15Z")));
         assert!(lease.looks_stale(wall("2026-11-30T00:10:15.000001Z")));
-        let silent = seen(json!({ "renewTime": "2026-11-30T00:10:00.000000Z" }));
+        let silent = seen(&json!({ "renewTime": "2026-11-30T00:10:00.000000Z" }));
         assert!(!silent.looks_stale(wall("2026-11-30T00:11:00Z")), "60 s when it does not say");
     }
 
     #[test]
     fn a_renewal_ahead_of_our_clock_is_age_zero_and_said() {
-        let lease = seen(json!({ "renewTime": "2026-11-30T01:00:00.000000Z" }));
+        let lease = seen(&json!({ "renewTime": "2026-11-30T01:00:00.000000Z" }));
         let now = wall("2026-11-30T00:00:00Z");
         assert_eq!(lease.age(now), Some(Duration::ZERO));
         assert_eq!(lease.ahead(now), Some(Duration::from_secs(3_600)));
@@ -101,9 +101,9 @@ mod tests {
     #[test]
     fn without_a_renewal_the_claim_counts_and_without_a_claim_the_creation() {
         let now = wall("2026-11-30T00:05:00Z");
-        let claimed = seen(json!({ "acquireTime": "2026-11-30T00:04:00.000000Z" }));
+        let claimed = seen(&json!({ "acquireTime": "2026-11-30T00:04:00.000000Z" }));
         assert_eq!(claimed.age(now), Some(Duration::from_secs(60)));
-        assert_eq!(seen(json!({})).age(now), Some(Duration::from_secs(300)));
+        assert_eq!(seen(&json!({})).age(now), Some(Duration::from_secs(300)));
     }
 
     #[test]

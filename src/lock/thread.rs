@@ -121,3 +121,6 @@ fn refuse(ends: &mut Ends, waiting: Vec<Command>, why: &Failure) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,4 +8,7 @@
 pub mod human;
 pub mod jsonl;
 pub mod junit;
+mod output;
 mod sanitise;
+#[cfg(test)]
+mod stories;

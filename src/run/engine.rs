@@ -107,13 +107,13 @@ impl Engine {
                     crate::signal::Kind::Quit => Strength::Force,
                     _ => Strength::Graceful,
                 };
-                self.asked(Some(asked), StopCause::Signal, strength, Directly::Yes)
+                self.asked(Some(&asked), StopCause::Signal, strength, Directly::Yes)
             }
             Woken::Front(Some(Word::Stop(asked))) => {
-                self.asked(Some(asked), StopCause::Signal, Strength::Graceful, Directly::No)
+                self.asked(Some(&asked), StopCause::Signal, Strength::Graceful, Directly::No)
             }
             Woken::Front(Some(Word::Force(asked))) => {
-                self.asked(Some(asked), StopCause::Signal, Strength::Force, Directly::No)
+                self.asked(Some(&asked), StopCause::Signal, Strength::Force, Directly::No)
             }
             Woken::Front(Some(Word::Ping)) => {
                 // A front that does not listen any more is noticed when it is gone.
@@ -163,15 +163,22 @@ impl Engine {
         }
     }
 
+    /// What an activity found is told before the end of its step is.
     fn finish_activity(&mut self, done: Done) -> Input {
-        if let Done::Step(_, outcome) = &done
-            && let Some((place, began)) = self.at.take()
-        {
-            let took = self.told.now().since(began);
-            let event = place.finished(outcome, took);
+        let finished = match (&done, self.at.take()) {
+            (Done::Step(_, outcome), Some((place, began))) => {
+                Some((place.finished(outcome, self.told.now().since(began)), place))
+            }
+            (_, at) => {
+                self.at = at;
+                None
+            }
+        };
+        let input = self.work.finished(done, &mut self.told);
+        if let Some((event, place)) = finished {
             self.told.tell(Some(&place.id), event);
         }
-        self.work.finished(done, &mut self.told)
+        input
     }
 
     fn tell_update(&mut self, update: crate::step::Update) {
@@ -197,11 +204,11 @@ impl Engine {
     }
 
     /// A request to stop, of any kind and strength.
-    fn asked(&mut self, by: Option<Asked>, cause: StopCause, strength: Strength, directly: Directly) -> Vec<Effect> {
+    fn asked(&mut self, by: Option<&Asked>, cause: StopCause, strength: Strength, directly: Directly) -> Vec<Effect> {
         let effects_before = self.machine.asked();
         let effects = self.machine.advance(Input::Stop(strength));
         let new = self.machine.asked() != effects_before;
-        if let Some(asked) = &by {
+        if let Some(asked) = by {
             self.heard.push(asked.signal.clone());
             let effect = match (new, strength) {
                 (true, Strength::Graceful) => SignalEffect::Stop,
@@ -219,9 +226,9 @@ impl Engine {
             );
         }
         if new {
-            self.work.note_stop(by.as_ref(), directly);
+            self.work.note_stop(by, directly);
             let manner = if strength == Strength::Force { StopManner::Force } else { StopManner::Graceful };
-            self.tell_stop(by.as_ref(), cause, manner);
+            self.tell_stop(by, cause, manner);
         }
         effects
     }

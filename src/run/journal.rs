@@ -26,7 +26,7 @@ use crate::redact::{Redactor, is_secret_key};
 use crate::run::reports::{Reports, too_slow};
 
 /// The ballast's name in the run directory.
-pub const BALLAST: &str = "ballast";
+pub(crate) const BALLAST: &str = "ballast";
 /// Its size in bytes: enough for the last events of any run.
 const BALLAST_SIZE: usize = 256 * 1024;
 /// How many pieces of output may wait for the disk before more of them are dropped. A piece is at most 8 KiB.

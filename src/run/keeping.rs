@@ -11,8 +11,8 @@ use crate::clock::Clock;
 use crate::event::{self, Event, LockEnd};
 use crate::failure::Failure;
 use crate::lock::{
-    self, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, Lost, Observation, Released, Request, Timing, message,
-    notes,
+    self, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, Lost, Observation, Released, Request, Timing,
+    message, notes,
 };
 use crate::process::{Stop, StopWatch};
 use crate::run::chronicle::Chronicle;
@@ -56,7 +56,9 @@ impl End {
     pub(crate) fn take_release(&mut self, released: &Released, ours: &HolderId) {
         let ours = Some(ours.to_string());
         (self.lock, self.holder) = match released {
-            Released::NeverTaken => (LockEnd::NeverTaken, self.holder.take().filter(|holder| Some(holder) != ours.as_ref())),
+            Released::NeverTaken => {
+                (LockEnd::NeverTaken, self.holder.take().filter(|holder| Some(holder) != ours.as_ref()))
+            }
             Released::Deleted | Released::Emptied(_) | Released::AlreadyGone => (LockEnd::Released, None),
             Released::NotOurs { holder } => (LockEnd::Lost, holder.clone()),
             Released::Lost(lost) => (LockEnd::Lost, holder_after(lost)),
@@ -283,7 +285,9 @@ pub(crate) fn tell_release(released: &Released, ours: &str, took: Duration, told
         Released::AlreadyGone => event::LockReleased { manner: event::ReleaseManner::AlreadyGone, why: None, took_ms },
         Released::NotOurs { holder } => {
             let text = match holder {
-                Some(holder) => format!("the lock was not this run's any more when it was to be released: {holder} holds it"),
+                Some(holder) => {
+                    format!("the lock was not this run's any more when it was to be released: {holder} holds it")
+                }
                 None => "the lock was not this run's any more when it was to be released".to_owned(),
             };
             return told.tell(None, Event::LockLost(event::LockLost { holder: holder.clone(), text }));

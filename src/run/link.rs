@@ -125,3 +125,22 @@ impl Mouth {
         self.writer.write_all(&line).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn words_arrive_in_order_and_the_end_is_seen() {
+        let (ours, theirs) = StdStream::pair().expect("a socket pair");
+        let (mut ear, _mouth) = Link::new(OwnedFd::from(ours)).expect("a socket").split();
+        let (_, mut mouth) = Link::new(OwnedFd::from(theirs)).expect("a socket").split();
+        for pid in [1, 2] {
+            mouth.say(&Answer::Hello { pid }).await.expect("the other side is there");
+        }
+        assert_eq!(ear.next().await, Some(Answer::Hello { pid: 1 }));
+        assert_eq!(ear.next().await, Some(Answer::Hello { pid: 2 }));
+        drop(mouth);
+        assert_eq!(ear.next::<Answer>().await, None);
+    }
+}

@@ -87,7 +87,7 @@ impl Reports {
 }
 
 /// What is said when the reports are not done in time.
-pub fn too_slow(limit: Duration) -> Failure {
+pub(crate) fn too_slow(limit: Duration) -> Failure {
     let sentence = format!("the reports were not written within {}s", limit.as_secs());
     Failure::new(Code::ReportUnwritten, sentence).hint("see whether anybody reads the pipe, or the drive is slow")
 }

@@ -44,4 +44,4 @@ pub fn start(
 }
 
 /// The hidden subcommand of the supervisor.
-pub const SUBCOMMAND: &str = "__supervise";
+pub(crate) const SUBCOMMAND: &str = "__supervise";

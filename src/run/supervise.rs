@@ -30,9 +30,7 @@ const JOURNAL: Duration = Duration::from_secs(10);
 /// # Errors
 /// Only what happens before there is a journal: the front sees the supervisor's end and says it.
 pub async fn supervise() -> Result<u8, Failure> {
-    let internal = |what: &'static str| {
-        move |error: std::io::Error| Failure::new(Code::Internal, what).because(&error)
-    };
+    let internal = |what: &'static str| move |error: std::io::Error| Failure::new(Code::Internal, what).because(&error);
     let socket = process::inherit()?;
     let signals = signal::install().map_err(internal("the signal handlers could not be installed"))?;
     process::adopt().map_err(internal("the supervisor cannot adopt orphans"))?;
@@ -63,13 +61,8 @@ impl Supervisor {
             junit: spec.junit.clone(),
             going_on: GoingOn::No,
         });
-        let voice = Voice {
-            run: spec.run.clone(),
-            began: spec.began,
-            clock: clock.clone(),
-            redactor: spec.redactor(),
-            seq: 0,
-        };
+        let voice =
+            Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor: spec.redactor(), seq: 0 };
         let path = spec.journal();
         let journal = Journal::open(&path, voice, reports).map_err(|error| {
             let sentence = format!("the journal {} cannot be written", path.display());

@@ -14,7 +14,12 @@ use crate::run::spec::{Mode, Spec};
 use crate::step::{self, Kit, Tool, Updates};
 
 /// Looks, and gives back everything that steps may use. A stop request ends it at once.
-pub(crate) async fn look(spec: Rc<Spec>, clock: Arc<dyn Clock>, stop: StopWatch, send: Updates) -> Result<Kit, Failure> {
+pub(crate) async fn look(
+    spec: Rc<Spec>,
+    clock: Arc<dyn Clock>,
+    stop: StopWatch,
+    send: Updates,
+) -> Result<Kit, Failure> {
     let mut asked = stop.clone();
     tokio::select! {
         biased;

@@ -10,7 +10,7 @@ use crate::run::translate::millis;
 
 /// Counts and what is in flight.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub(crate) struct Tally {
     counts: Counts,
     planned: u64,
     resources: BTreeMap<String, (String, Instant)>,
@@ -20,7 +20,7 @@ pub struct Tally {
 
 impl Tally {
     /// Takes one event.
-    pub fn take(&mut self, event: &Event, now: Instant) {
+    pub(crate) fn take(&mut self, event: &Event, now: Instant) {
         match event {
             Event::RunPlanned(planned) => self.planned = planned.steps.len() as u64,
             Event::StepStarted(_) => self.forget(),
@@ -49,7 +49,8 @@ impl Tally {
                 self.counts.resources.failed += 1;
             }
             Event::ObjectWaiting(waiting) => {
-                let name = crate::event::facts::cluster::object(&waiting.kind, waiting.namespace.as_deref(), &waiting.name);
+                let name =
+                    crate::event::facts::cluster::object(&waiting.kind, waiting.namespace.as_deref(), &waiting.name);
                 let since = self.waits.get(&name).map_or(now, |(_, since)| *since);
                 self.waits.insert(name, (waiting.why.clone(), since));
             }
@@ -71,14 +72,14 @@ impl Tally {
     }
 
     /// The counts for the verdict.
-    pub fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> Counts {
         let mut counts = self.counts.clone();
         counts.steps.skipped = self.planned.saturating_sub(counts.steps.done + counts.steps.failed);
         counts
     }
 
     /// What is in flight now, longest first: resources, else what is waited for, else programs.
-    pub fn progress(&self, step_took: Duration, now: Instant) -> StepProgressed {
+    pub(crate) fn progress(&self, step_took: Duration, now: Instant) -> StepProgressed {
         let resources = self.resources.iter().map(|(address, (action, since))| (doing(action, address), *since));
         let waits = self.waits.iter().map(|(name, (why, since))| (format!("waiting for {name}: {why}"), *since));
         let programs = self.programs.iter().map(|(program, since)| (format!("running {program}"), *since));
@@ -105,4 +106,61 @@ fn doing(action: &str, address: &str) -> String {
         other => return format!("at work on {address} ({other})"),
     };
     format!("{word} {address}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{ObjectWaiting, ProcessStarted, ResourceCompleted, ResourceStarted, StepStarted};
+
+    fn at(seconds: u64) -> Instant {
+        Instant::since_boot(Duration::from_secs(seconds))
+    }
+
+    fn begun(address: &str) -> Event {
+        Event::ResourceStarted(ResourceStarted { address: address.to_owned(), action: "create".to_owned() })
+    }
+
+    #[test]
+    fn what_began_first_is_said_first_and_what_ended_is_not_said() {
+        let mut tally = Tally::default();
+        tally.take(&begun("bed_thing.late"), at(20));
+        tally.take(&begun("bed_thing.done"), at(5));
+        tally.take(&begun("bed_thing.early"), at(10));
+        let completed =
+            ResourceCompleted { address: "bed_thing.done".to_owned(), action: "create".to_owned(), elapsed_ms: 1 };
+        tally.take(&Event::ResourceCompleted(completed), at(21));
+        let said: Vec<String> =
+            tally.progress(Duration::ZERO, at(30)).in_flight.into_iter().map(|flight| flight.what).collect();
+        assert_eq!(said, ["creating bed_thing.early", "creating bed_thing.late"]);
+        assert_eq!(tally.counts().resources.created, 1);
+    }
+
+    #[test]
+    fn waits_come_before_programs_and_keep_their_beginning() {
+        let mut tally = Tally::default();
+        tally.take(&Event::ProcessStarted(ProcessStarted { program: "helm upgrade".to_owned(), pid: 7 }), at(1));
+        assert_eq!(tally.progress(Duration::ZERO, at(3)).in_flight[0].what, "running helm upgrade");
+        for (second, why) in [(4, "no pods"), (9, "0 of 1 ready")] {
+            let waiting = ObjectWaiting {
+                kind: "Deployment".to_owned(),
+                namespace: Some("dci-a".to_owned()),
+                name: "api".to_owned(),
+                why: why.to_owned(),
+            };
+            tally.take(&Event::ObjectWaiting(waiting), at(second));
+        }
+        let flight = tally.progress(Duration::ZERO, at(10)).in_flight;
+        assert_eq!(flight[0].what, "waiting for Deployment dci-a/api: 0 of 1 ready");
+        assert_eq!(flight[0].for_ms, 6000);
+    }
+
+    #[test]
+    fn a_new_step_begins_with_nothing_in_flight() {
+        let mut tally = Tally::default();
+        tally.take(&begun("bed_thing.a"), at(1));
+        let started = StepStarted { id: "verify".to_owned(), title: "Verify".to_owned(), index: 8, total: 9 };
+        tally.take(&Event::StepStarted(started), at(2));
+        assert!(tally.progress(Duration::ZERO, at(3)).in_flight.is_empty());
+    }
 }

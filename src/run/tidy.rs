@@ -9,10 +9,10 @@ use std::path::Path;
 use crate::run::journal::BALLAST;
 
 /// The folder of the run directory for what is removed at the end.
-pub const PRIVATE: &str = "private";
+pub(crate) const PRIVATE: &str = "private";
 
 /// Removes it all; says what could not be removed.
-pub fn tidy(run_dir: &Path, kubeconfig: &Path) -> Vec<String> {
+pub(crate) fn tidy(run_dir: &Path, kubeconfig: &Path) -> Vec<String> {
     let mut left = Vec::new();
     let mut note = |path: &Path, result: std::io::Result<()>| match result {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -14,7 +14,7 @@ pub fn millis(duration: Duration) -> u64 {
 }
 
 /// What a step said.
-pub fn update(update: Update, mode: Mode) -> Event {
+pub(crate) fn update(update: Update, mode: Mode) -> Event {
     match update {
         Update::Process { program, update } => of_process(program, update),
         Update::Object { object, change, taken_over } => Event::ObjectApplied(event::ObjectApplied {
@@ -107,7 +107,7 @@ fn of_resource(address: String, action: String, state: ResourceState, elapsed: O
 
 /// A step's place in its plan, with what events say of it.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub(crate) struct Place {
     /// The stable id.
     pub id: String,
     /// The title.
@@ -120,13 +120,13 @@ pub struct Place {
 
 impl Place {
     /// Where this step of the plan stands.
-    pub fn of(plan: &Plan, index: usize) -> Place {
+    pub(crate) fn of(plan: &Plan, index: usize) -> Place {
         let action = plan.actions[index];
         Place { id: action.id(), title: action.title().to_owned(), index, total: plan.actions.len() }
     }
 
     /// `step.started`.
-    pub fn started(&self) -> Event {
+    pub(crate) fn started(&self) -> Event {
         Event::StepStarted(event::StepStarted {
             id: self.id.clone(),
             title: self.title.clone(),
@@ -136,7 +136,7 @@ impl Place {
     }
 
     /// `step.finished`.
-    pub fn finished(&self, outcome: &Outcome, took: Duration) -> Event {
+    pub(crate) fn finished(&self, outcome: &Outcome, took: Duration) -> Event {
         let (word, note, failure, unfinished) = match outcome {
             Outcome::Done(note) => (event::StepOutcome::Done, note.clone(), None, Vec::new()),
             Outcome::Nothing(why) => (event::StepOutcome::Nothing, why.clone(), None, Vec::new()),
@@ -162,7 +162,7 @@ impl Place {
 }
 
 /// `run.started` of a run that was handed over whole.
-pub fn run_started(spec: &Spec, holder: &str) -> Event {
+pub(crate) fn run_started(spec: &Spec, holder: &str) -> Event {
     Event::RunStarted(event::RunStarted {
         schema: event::SCHEMA_ID.to_owned(),
         schema_version: event::SCHEMA_VERSION.to_owned(),
@@ -192,10 +192,10 @@ pub fn run_started(spec: &Spec, holder: &str) -> Event {
 }
 
 /// `run.planned`.
-pub fn run_planned(plan: &Plan) -> Event {
-    let steps = plan.actions.iter().map(|action: &Action| event::PlannedStep {
-        id: action.id(),
-        title: action.title().to_owned(),
-    });
+pub(crate) fn run_planned(plan: &Plan) -> Event {
+    let steps = plan
+        .actions
+        .iter()
+        .map(|action: &Action| event::PlannedStep { id: action.id(), title: action.title().to_owned() });
     Event::RunPlanned(event::RunPlanned { steps: steps.collect() })
 }

@@ -28,7 +28,7 @@ use crate::step::{self, Kit, Outcome, Updates};
 /// How an activity ended.
 pub(crate) enum Done {
     /// The surroundings were looked at, before the first step.
-    Prepared(Result<Option<Kit>, Failure>),
+    Prepared(Box<Result<Option<Kit>, Failure>>),
     /// The lock was asked about.
     Fenced(Result<(), Lost>),
     /// A step ended.
@@ -162,7 +162,7 @@ impl Work {
         let own_step = self.spec.plan.actions.contains(&Action::CheckSurroundings);
         let looking = self.look_around();
         self.activity = Some(Box::pin(async move {
-            Done::Prepared(if own_step { Ok(None) } else { looking.await.map(Some) })
+            Done::Prepared(Box::new(if own_step { Ok(None) } else { looking.await.map(Some) }))
         }));
     }
 
@@ -255,13 +255,11 @@ impl Work {
     /// Tells what an activity's end means, and says it to the machine.
     pub(crate) fn finished(&mut self, done: Done, told: &mut Chronicle) -> Input {
         match done {
-            Done::Prepared(Ok(kit)) => {
+            Done::Prepared(looked) => Input::Prepared(looked.map(|kit| {
                 if let Some(kit) = kit {
                     self.equip(kit, told);
                 }
-                Input::Prepared(Ok(()))
-            }
-            Done::Prepared(Err(failure)) => Input::Prepared(Err(failure)),
+            })),
             Done::Fenced(Ok(())) => Input::FenceHeld,
             Done::Fenced(Err(lost)) => {
                 let next = self.next_title();

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::clock::rfc3339;
-use crate::cluster::wait::Seen;
+use crate::cluster::wait::{Seen, State, Workload};
 use crate::config::Chart;
 use crate::failure::{Code, Failure};
 use crate::process::{Ended, Exit, Manner, Stream, Update as Said};
@@ -277,12 +277,9 @@ impl Work<'_> {
     async fn unready(&self) -> Vec<String> {
         const MOST: usize = 5;
         match self.kit.cluster.look_at_namespace(&self.chart.namespace).await {
-            Ok(Seen::Look(look)) => look
-                .unready
-                .into_iter()
-                .take(MOST)
-                .map(|unready| format!("{} {}: {}", unready.kind, unready.name, unready.why))
-                .collect(),
+            Ok(Seen::Look(look)) => {
+                look.workloads.into_iter().filter_map(unready_workload).take(MOST).collect()
+            }
             Ok(Seen::NoAnswer(_)) | Err(_) => Vec::new(),
         }
     }
@@ -339,6 +336,14 @@ impl Work<'_> {
         let files = self.chart.values.iter().chain([&own]).chain(&self.kit.values);
         Ok(files.flat_map(|file: &PathBuf| [OsString::from("--values"), file.clone().into()]).collect())
     }
+}
+
+fn unready_workload(workload: Workload) -> Option<String> {
+    let why = match workload.state {
+        State::Ready => return None,
+        State::Starting(why) | State::Trouble(why) => why,
+    };
+    Some(format!("{} {}: {why}", workload.kind, workload.name))
 }
 
 pub(crate) fn words(words: &[&str]) -> Vec<OsString> {

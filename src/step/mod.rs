@@ -4,19 +4,30 @@
 //! [`Update`]s, which `run` turns into events, and ends with an [`Outcome`]. A dry run goes through the same
 //! functions with [`Mode::DryRun`], in which nothing may be written.
 
+// The steps that talk to the API server.
+pub mod declaration;
+pub mod guard;
+mod halt;
+pub mod manifests;
+pub mod readiness;
+pub mod record;
+
+// The steps that run programs.
 mod command;
 mod helm;
 mod helm_plan;
 mod helm_release;
 mod helm_says;
 mod helm_values;
-mod invoke;
-mod perform;
 mod tofu;
 mod tofu_end;
 mod tofu_root;
 mod tofu_state;
 mod tofu_ui;
+
+// What both kinds share.
+mod invoke;
+mod perform;
 mod tools;
 mod updates;
 
@@ -33,7 +44,8 @@ use crate::redact::Redactor;
 pub use command::{build_images, verify};
 pub use helm::install as install_chart;
 pub use invoke::{PRIVATE, RECORDS};
-pub use perform::{perform, record_failure, refuse_local_state_in_ci};
+pub use perform::{perform, refuse_local_state_in_ci};
+pub use record::record_failure;
 pub use tofu::{Outputs, apply as apply_root, refuse_local_state};
 pub use tofu_state::{Lineage, Part, kept, lineage};
 pub use tools::{find_helm, find_tofu};

@@ -3,26 +3,33 @@
 use crate::config::Bundle;
 use crate::failure::Failure;
 use crate::pipeline::Action;
-use crate::step::{Kit, Outcome, Part};
+use crate::step::{
+    Kit, Outcome, Part, apply_root, build_images, declaration, guard, install_chart, manifests, readiness, record,
+    refuse_local_state, verify,
+};
 
-/// Does one step.
+/// Does one step. The claim and the look at the surroundings are the run's own.
 pub async fn perform(kit: &Kit, action: Action) -> Outcome {
     match action {
-        Action::BuildImages => crate::step::build_images(kit).await,
-        Action::ApplyPrerequisites => crate::step::apply_root(kit, Part::Prerequisites).await,
-        Action::ApplyInfrastructure => crate::step::apply_root(kit, Part::Infrastructure).await,
-        Action::InstallChart => crate::step::install_chart(kit).await,
-        Action::Verify => crate::step::verify(kit).await,
-        _ => Outcome::Nothing("not there yet".to_owned()),
+        Action::BuildImages => build_images(kit).await,
+        Action::InstallOperator => manifests::install_operator(kit).await,
+        Action::ApplyPrerequisites => apply_root(kit, Part::Prerequisites).await,
+        Action::RecordInstall => record::record_install(kit).await,
+        Action::CheckCluster => guard::check_cluster(kit).await,
+        Action::DeclareInstance => declaration::declare_instance(kit).await,
+        Action::ApplyInfrastructure => apply_root(kit, Part::Infrastructure).await,
+        Action::InstallChart => install_chart(kit).await,
+        Action::WaitForReadiness => readiness::wait_for_readiness(kit).await,
+        Action::Verify => verify(kit).await,
+        Action::RecordPhase => record::record_phase(kit).await,
+        Action::CheckSurroundings | Action::ClaimCluster => unreachable!("the run itself does {}", action.title()),
     }
 }
 
-/// Nothing yet.
-pub async fn record_failure(_kit: &Kit) -> Result<(), Failure> {
-    Ok(())
-}
-
-/// Nothing yet.
+/// Refuses, in CI, to keep OpenTofu's state where the job's end takes it away.
+///
+/// # Errors
+/// When a root keeps its state on this machine and nobody said where.
 pub fn refuse_local_state_in_ci(bundle: &Bundle, ci: bool, given: bool) -> Result<(), Failure> {
-    if ci && !given { crate::step::refuse_local_state(bundle) } else { Ok(()) }
+    if ci && !given { refuse_local_state(bundle) } else { Ok(()) }
 }

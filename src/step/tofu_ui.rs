@@ -178,7 +178,6 @@ pub(crate) struct Ui {
     started: u64,
     /// Lines of OpenTofu's own that were read.
     heard: u64,
-    halted: bool,
     state_printed: bool,
 }
 
@@ -311,7 +310,6 @@ impl Ui {
         };
         if severity == Severity::Error && diagnostic.summary == HALTED {
             // What it says once for each thing that it did not begin. Why is said by whoever asked for the stop.
-            self.halted = true;
             return Vec::new();
         }
         if severity == Severity::Error {
@@ -326,11 +324,6 @@ impl Ui {
     /// Whether OpenTofu said anything at all. Without it, it ended before it began.
     pub(crate) fn has_spoken(&self) -> bool {
         self.heard > 0
-    }
-
-    /// Whether it said that it stopped because it was interrupted.
-    pub(crate) fn has_halted(&self) -> bool {
-        self.halted
     }
 
     /// Whether it printed its state because it could save it nowhere.

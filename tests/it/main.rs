@@ -1,7 +1,14 @@
 //! The one integration binary: the program as people and pipelines see it, and the laws of the tree.
 
+#[path = "../bed/mod.rs"]
+mod bed;
+
 mod docs;
 mod laws;
 mod layering;
 mod process;
+mod reports;
+mod steps;
+mod stopping;
+mod the_bed;
 mod tree;

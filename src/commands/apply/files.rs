@@ -24,7 +24,12 @@ impl RunFolder {
     }
 
     /// Makes the folder, readable by this user alone, with its ballast.
-    pub(crate) fn make(given: Option<&Path>, environment: &Environment, now: Timestamp, run: &str) -> Result<RunFolder, Failure> {
+    pub(crate) fn make(
+        given: Option<&Path>,
+        environment: &Environment,
+        now: Timestamp,
+        run: &str,
+    ) -> Result<RunFolder, Failure> {
         let path = match given {
             Some(path) => absolute("--run-dir", path)?,
             None => default_folder(environment, now, run)?,
@@ -87,7 +92,9 @@ pub(crate) fn report_path(option: &str, given: Option<&Path>) -> Result<Option<P
     }
     match fs::metadata(&path) {
         Ok(found) if found.is_dir() => refuse("is a folder; name a file in it"),
-        Ok(found) if found.file_type().is_fifo() && option == "--junit" => refuse("is a pipe; the report is replaced as a whole, so it has to be a file"),
+        Ok(found) if found.file_type().is_fifo() && option == "--junit" => {
+            refuse("is a pipe; the report is replaced as a whole, so it has to be a file")
+        }
         Ok(_) | Err(_) => Ok(Some(path)),
     }
 }
@@ -98,7 +105,11 @@ pub(crate) fn values(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         .iter()
         .map(|given| {
             let path = absolute("--values", given)?;
-            if path.is_file() { Ok(path) } else { Err(Failure::new(Code::OptionInvalid, format!("--values {}: there is no such file", given.display()))) }
+            if path.is_file() {
+                Ok(path)
+            } else {
+                Err(Failure::new(Code::OptionInvalid, format!("--values {}: there is no such file", given.display())))
+            }
         })
         .collect()
 }

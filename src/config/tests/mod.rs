@@ -371,3 +371,67 @@ fn an_archive_is_a_bundle_too() {
     assert_eq!(written.root(), fs::canonicalize(scratch.path()).expect("real").join("bundle/shop-0.9.2"));
     assert_eq!(written.resolve(&demo()).expect("resolved").verify.len(), 1);
 }
+
+#[test]
+fn the_bundles_that_the_project_ships_are_good() {
+    let open = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
+        Bundle::open(&path, Path::new("/nonexistent")).unwrap_or_else(|failure| panic!("{failure:?}"))
+    };
+    let resolve =
+        |name: &str, inputs: &Inputs| open(name).resolve(inputs).unwrap_or_else(|failure| panic!("{failure:?}"));
+    let install = resolve("demo", &inputs(None, Given::default()));
+    assert_eq!(install.operator.map(|operator| operator.manifests.len()), Some(5));
+    assert_eq!(install.prerequisites.map(|root| root.vars["pause"].clone()), Some(json!("2s")));
+    let instance = resolve("demo", &inputs(Some("demo"), given(&["pause=1ms"], &[]))).instance.expect("an instance");
+    assert_eq!(instance.infrastructure.map(|root| root.vars["pause"].clone()), Some(json!("1ms")));
+    assert_eq!(instance.chart.map(|chart| chart.set["replicas"].clone()), Some(json!(2)));
+    let old = resolve("schema-old", &inputs(Some("demo"), Given::default()));
+    assert_eq!(old.instance.map(|instance| instance.namespace), Some("dci-demo".to_owned()));
+}
+
+#[test]
+fn whatever_a_bundle_says_it_is_read_or_refused_in_words() {
+    let place = Place::new(GOOD);
+    let mut state: u64 = 42;
+    let mut lot = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).expect("31 bits") % below
+    };
+    let pieces = [
+        "${instance}",
+        "${",
+        "${var.site}",
+        "{",
+        "]",
+        "&a ",
+        "*a",
+        "- ",
+        "\n",
+        ": ",
+        "~",
+        "7",
+        "'",
+        "\u{7f}",
+        "é",
+        "<<: *a",
+    ];
+    for _ in 0..150 {
+        let mut text: Vec<char> = GOOD.chars().collect();
+        for _ in 0..=lot(3) {
+            let at = lot(text.len());
+            let until = (at + lot(30)).min(text.len());
+            let piece: Vec<char> = pieces[lot(pieces.len())].chars().collect();
+            text.splice(at..until, piece);
+        }
+        let text: String = text.into_iter().collect();
+        place.write("bundle.yaml", &text);
+        for instance in [None, Some("demo")] {
+            if let Err(failure) =
+                place.open().and_then(|written| written.resolve(&inputs(instance, given(&["note=x"], &[]))))
+            {
+                assert!(!failure.message.is_empty() && !failure.message.contains("hunter2"), "{text}");
+            }
+        }
+    }
+}

@@ -179,7 +179,7 @@ impl Claim {
 
     fn created(&mut self, answer: Result<Created, Trouble>, book: &mut Book, now: Now) -> Next {
         match answer {
-            Ok(Created::Stored(record)) => self.won(record, book, now),
+            Ok(Created::Stored(record)) => self.ours(record, book, now),
             Ok(Created::Exists) => {
                 self.last = None;
                 Next::Ask(Ask::Read)
@@ -213,9 +213,12 @@ impl Claim {
     }
 
     fn read(&mut self, answer: Result<Option<Record>, Trouble>, book: &mut Book, now: Now) -> Next {
+        if answer.is_ok() {
+            book.ledger.landed = None;
+        }
         match answer {
             Ok(None) => self.create(book, now),
-            Ok(Some(record)) if book.is_ours(&record) => self.found_ours(record, book, now),
+            Ok(Some(record)) if book.is_ours(&record) => self.ours(record, book, now),
             Ok(Some(record)) if record.holder().is_some() => Next::Ended(ClaimError::Busy(Observation::new(record))),
             Ok(Some(record)) if record.deleting_since().is_some() => {
                 Next::Ended(ClaimError::BeingDeleted(Observation::new(record)))
@@ -229,31 +232,29 @@ impl Claim {
         }
     }
 
-    /// A claim that got no answer, or a late one, is in the Lease.
-    fn found_ours(&mut self, record: Record, book: &mut Book, now: Now) -> Next {
+    /// The record is ours. The fence counts from the write that made it so, which may be one of an earlier claim of this
+    /// run. If that is not known, or was so long ago that the fence would be weak from the start, it is written once
+    /// more: nothing was done yet.
+    fn ours(&mut self, record: Record, book: &mut Book, now: Now) -> Next {
+        let made = self.writes.iter().find(|sent| sent.made(&record)).copied().or(book.ledger.doubtful(&record));
+        book.ledger.landed(&record);
         if record.deleting_since().is_some() {
             return Next::Ended(ClaimError::BeingDeleted(Observation::new(record)));
         }
-        self.won(record, book, now)
-    }
-
-    fn won(&mut self, record: Record, book: &mut Book, now: Now) -> Next {
-        book.ledger.landed(&record);
-        let made = self.writes.iter().find(|sent| sent.made(&record)).or(self.writes.first());
-        let sent = made.expect("what is ours was written").at;
-        // It took so long that the fence would be weak from the start: write once more, before anything was done.
-        if now.boot.since(sent) >= book.timing.no_new_step_after() {
-            return match self.write(book, now) {
+        match made {
+            Some(sent) if now.boot.since(sent.at) < book.timing.no_new_step_after() => {
+                Next::Won(Won { record, sent: sent.at, namespace: self.namespace })
+            }
+            _ => match self.write(book, now) {
                 Some(again) => Next::Ask(Ask::Replace(record.renewed(&book.wish, again.stamp))),
                 None => self.too_often(),
-            };
+            },
         }
-        Next::Won(Won { record, sent, namespace: self.namespace })
     }
 
     fn replaced(&mut self, answer: Result<Replaced, Trouble>, book: &mut Book, now: Now) -> Next {
         match answer {
-            Ok(Replaced::Stored(record)) => self.won(record, book, now),
+            Ok(Replaced::Stored(record)) => self.ours(record, book, now),
             Ok(Replaced::Conflict) => {
                 self.last = None;
                 Next::Ask(Ask::Read)
@@ -297,3 +298,6 @@ impl Claim {
         Next::Wait(now.boot + self.retries.failed(book.timing))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,8 @@ pub(crate) struct Holding {
     attempt: Option<Attempt>,
     /// When the next renewal begins.
     due: Instant,
+    /// Renew before that: there is something to write that no replace carries yet, or reason to ask.
+    urgent: bool,
     /// When the renewal period began: failures within it are tried again sooner than the next period.
     period: Instant,
     failures: Backoff,
@@ -55,6 +57,7 @@ impl Holding {
             record: won.record,
             attempt: None,
             due: won.sent + timing.renew_every(),
+            urgent: false,
             period: won.sent,
             failures: Backoff::default(),
             in_doubt: None,
@@ -67,8 +70,8 @@ impl Holding {
     }
 
     /// Renew as soon as nothing is under way.
-    pub(crate) fn renew_at_once(&mut self, now: Now) {
-        self.due = now.boot;
+    pub(crate) fn renew_at_once(&mut self) {
+        self.urgent = true;
     }
 
     /// When something is due: the next renewal unless an attempt goes on, and always the end of the fence.
@@ -85,7 +88,7 @@ impl Holding {
 
     /// Begins an attempt, if a renewal is due or a check waits.
     pub(crate) fn attempt(&mut self, checks: &mut usize, timing: Timing, now: Now) -> Option<Ask> {
-        let purpose = if self.due <= now.boot { Purpose::Renew } else { Purpose::Check };
+        let purpose = if self.urgent || self.due <= now.boot { Purpose::Renew } else { Purpose::Check };
         if self.attempt.is_some() || (purpose == Purpose::Check && *checks == 0) {
             return None;
         }
@@ -113,6 +116,8 @@ impl Holding {
         let held = Held { uid: self.record.uid(), age: self.fence.age(now.boot) };
         match attempt.renewal.answered(answer, &held, book, now) {
             Next::Ask(ask) => {
+                // A replace carries all notes there are.
+                self.urgent &= !matches!(ask, Ask::Replace(_));
                 self.attempt = Some(attempt);
                 return Outcome::Ask(ask);
             }
@@ -166,6 +171,7 @@ impl Holding {
     fn failed(&mut self, attempt: &Attempt, failure: Failure, timing: Timing, now: Now, tell: &mut impl FnMut(Change)) {
         self.in_doubt = attempt.renewal.write.or(self.in_doubt);
         self.trouble = Some(failure.clone());
+        self.urgent = false;
         if attempt.renewal.purpose == Purpose::Renew {
             let next_period = (self.period + timing.renew_every()).max(now.boot);
             self.due = next_period.min(now.boot + self.failures.failed(timing));

@@ -74,13 +74,13 @@ enum State {
     /// Nothing is held, nothing is wanted.
     Idle,
     /// A claim goes on; it waits until then, unless a request is under way.
-    Claiming(Claim, Option<Instant>),
+    Claiming(Box<Claim>, Option<Instant>),
     /// The lock is ours.
     Holding(Box<Holding>),
     /// It was ours, in the Lease of this uid.
     Lost(Lost, String),
     /// It is being given back; the release waits until then, unless a request is under way.
-    Releasing(Release, Option<Instant>),
+    Releasing(Box<Release>, Option<Instant>),
     /// It is over.
     Ended,
 }
@@ -131,7 +131,7 @@ impl Life {
         match input {
             Input::Claim => self.claim(now),
             Input::Check => self.checks += 1,
-            Input::Note(notes) => self.note(notes, now),
+            Input::Note(notes) => self.note(notes),
             Input::Release => self.release_asked = self.release_asked.or(Some(now.boot)),
             Input::Answer(answer) => {
                 self.asking = false;
@@ -151,7 +151,7 @@ impl Life {
         if let State::Holding(holding) = &mut self.state
             && boot.abs_diff(wall) > CLOCKS_DISAGREE
         {
-            holding.renew_at_once(now);
+            holding.renew_at_once();
         }
     }
 
@@ -183,7 +183,7 @@ impl Life {
         let refusal = match &self.state {
             State::Idle if self.release_asked.is_none() => {
                 let (claim, next) = Claim::begin(&mut self.book, now);
-                self.state = State::Claiming(claim, None);
+                self.state = State::Claiming(Box::new(claim), None);
                 self.claim_next(next);
                 return;
             }
@@ -195,10 +195,10 @@ impl Life {
         self.effects.push(Effect::Claimed(Err(refusal)));
     }
 
-    fn note(&mut self, notes: BTreeMap<String, Option<String>>, now: Now) {
+    fn note(&mut self, notes: BTreeMap<String, Option<String>>) {
         self.book.wish.note(notes);
         if let State::Holding(holding) = &mut self.state {
-            holding.renew_at_once(now);
+            holding.renew_at_once();
         }
     }
 
@@ -246,6 +246,7 @@ impl Life {
     }
 
     fn won(&mut self, won: Won) {
+        self.book.ledger.landed = None;
         self.effects.push(Effect::Claimed(Ok(Claimed {
             holder: self.book.wish.holder.to_string(),
             uid: won.record.uid().to_owned(),
@@ -323,10 +324,10 @@ impl Life {
 
     fn begin_release(&mut self, asked: Instant, now: Now) {
         let target = match &mut self.state {
-            State::Idle => Target::Nothing,
+            State::Idle => self.leftover(),
             State::Claiming(..) => {
                 self.effects.push(Effect::Claimed(Err(ClaimError::GivenUp)));
-                Target::Nothing
+                self.leftover()
             }
             State::Holding(holding) => {
                 self.checks += holding.drop_attempt();
@@ -337,8 +338,13 @@ impl Life {
             State::Releasing(..) | State::Ended => return,
         };
         let (release, next) = Release::begin(target, asked, &mut self.book, now);
-        self.state = State::Releasing(release, None);
+        self.state = State::Releasing(Box::new(release), None);
         self.release_next(next);
+    }
+
+    /// What a claim that did not come through has left in the Lease.
+    fn leftover(&mut self) -> Target {
+        self.book.ledger.landed.take().map_or(Target::Nothing, Target::Stale)
     }
 
     /// Why nothing may begin in a state in which the API server need not be asked.
@@ -352,3 +358,6 @@ impl Life {
         Some(Lost::Broken(Failure::new(Code::Internal, message)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,10 @@ pub(crate) mod holding;
 pub(crate) mod life;
 pub mod release;
 pub(crate) mod renewal;
+#[cfg(test)]
+mod schedules;
+#[cfg(test)]
+mod script;
 
 use std::time::Duration;
 
@@ -91,6 +95,8 @@ impl Sent {
 pub(crate) struct Ledger {
     last_stamp: Option<Timestamp>,
     in_doubt: Vec<Sent>,
+    /// A Lease that bears our identity, though no claim has come through (yet). It has to be given back like any other.
+    pub(crate) landed: Option<Record>,
 }
 
 impl Ledger {
@@ -108,9 +114,15 @@ impl Ledger {
         self.in_doubt.push(sent);
     }
 
-    /// A claim of ours is what the record shows, so that one is not in doubt any more.
+    /// The claim in doubt that made the record what it is.
+    pub(crate) fn doubtful(&self, record: &Record) -> Option<Sent> {
+        self.in_doubt.iter().find(|sent| sent.made(record)).copied()
+    }
+
+    /// The record is ours. The claim that it shows is not in doubt any more.
     pub(crate) fn landed(&mut self, record: &Record) {
         self.in_doubt.retain(|sent| !sent.made(record));
+        self.landed = Some(record.clone());
     }
 
     /// A look that came late enough found what there was to find.

@@ -345,3 +345,6 @@ fn conflicts() -> Failure {
 fn out_of_time() -> Failure {
     Failure::new(Code::ClusterUnreachable, "the API server gave no answer within the time for giving the lock back")
 }
+
+#[cfg(test)]
+mod tests;

@@ -152,3 +152,6 @@ fn conflicts() -> Failure {
     let message = "the lock could not be renewed: somebody else keeps writing to the Lease at the same time";
     Failure::new(crate::failure::Code::ClusterRequestFailed, message)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,314 @@
+//! Everything that is known about the lock, for `dcctl lock status`: as data, and as lines that a person reads.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::clock;
+use crate::lock::holder::HolderId;
+use crate::lock::message::{plain, reclaim_command};
+use crate::lock::notes;
+use crate::lock::observation::Observation;
+use crate::lock::record::{NAME, NAMESPACE, Record};
+
+/// The state of the lock, and every fact that one needs to check it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// Whether anybody holds it.
+    pub state: State,
+    /// Who, if anybody does.
+    pub holder: Option<Holder>,
+    /// How the holder looks by this machine's clock. Evidence, not a verdict: the holder's clock wrote the time.
+    pub looks: Option<Looks>,
+    /// When it was claimed, by the holder's clock, RFC 3339.
+    pub claimed_at: Option<String>,
+    /// How long ago that was by this machine's clock, in milliseconds.
+    pub claimed_ms_ago: Option<u64>,
+    /// When it was last renewed, by the holder's clock, RFC 3339.
+    pub renewed_at: Option<String>,
+    /// How long ago that was by this machine's clock, in milliseconds.
+    pub renewed_ms_ago: Option<u64>,
+    /// How far the last renewal lies ahead of this machine's clock, in milliseconds: the two clocks disagree.
+    pub renewed_ms_ahead: Option<u64>,
+    /// How long it counts after a renewal, in seconds.
+    pub valid_seconds: u64,
+    /// How many times the lock has changed hands.
+    pub epoch: i32,
+    /// What the holder says about itself.
+    pub work: Work,
+    /// What the holder left behind for the case that it dies.
+    pub last_will: LastWill,
+    /// Since when the Lease is being deleted, RFC 3339, by the API server's clock.
+    pub deleting_since: Option<String>,
+    /// What keeps it from going away.
+    pub finalizers: Vec<String>,
+    /// What to do now.
+    pub next: String,
+}
+
+/// Whether anybody holds the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Nobody does.
+    Free,
+    /// Somebody does.
+    Held,
+    /// Nobody does, and nobody can: the Lease is being deleted, and finalizers keep it.
+    BeingDeleted,
+}
+
+/// How a held lock looks by this machine's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Looks {
+    /// Renewed within its validity.
+    Live,
+    /// Older than that.
+    Stale,
+}
+
+/// A holder, as written and as read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Holder {
+    /// The whole identity.
+    pub identity: String,
+    /// The user, if the identity has our form.
+    pub user: Option<String>,
+    /// The machine to look at.
+    pub host: Option<String>,
+    /// The process to look for there.
+    pub pid: Option<u32>,
+}
+
+/// What a holder says about itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Work {
+    /// The instance worked on.
+    pub instance: Option<String>,
+    /// The command.
+    pub verb: Option<String>,
+    /// The step that is being done.
+    pub step: Option<String>,
+    /// The run's id.
+    pub run: Option<String>,
+    /// When the run started.
+    pub started: Option<String>,
+    /// The CI system.
+    pub ci: Option<String>,
+    /// Where its log is.
+    pub job_url: Option<String>,
+    /// The job's attempt.
+    pub job_attempt: Option<String>,
+    /// The pod, `namespace/name`.
+    pub pod: Option<String>,
+    /// The pod's uid.
+    pub pod_uid: Option<String>,
+}
+
+/// What a holder left behind for the case that it dies.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct LastWill {
+    /// When a stop was requested.
+    pub stop_requested: Option<String>,
+    /// By which signal, or by what else.
+    pub stop_signal: Option<String>,
+    /// When the stop's budget ends.
+    pub stop_deadline: Option<String>,
+    /// Programs that were still running.
+    pub children: Option<String>,
+    /// The latest end of any of them if the whole run was killed.
+    pub latest_end: Option<String>,
+}
+
+/// What is known about the lock. `None`: there is no Lease.
+pub fn status(seen: Option<&Observation>, kube_context: &str, wall: Timestamp) -> Status {
+    let record = seen.map(Observation::record);
+    let said = |time: Option<Timestamp>| time.map(clock::rfc3339);
+    let held = seen.filter(|seen| seen.holder().is_some());
+    let state = match (held, record.and_then(Record::deleting_since)) {
+        (Some(_), _) => State::Held,
+        (None, Some(_)) => State::BeingDeleted,
+        (None, None) => State::Free,
+    };
+    let mut status = Status {
+        state,
+        holder: held.and_then(Observation::holder).map(holder),
+        looks: held.map(|seen| if seen.looks_stale(wall) { Looks::Stale } else { Looks::Live }),
+        claimed_at: held.and_then(|seen| said(seen.record().acquired_at())),
+        claimed_ms_ago: held.and_then(|seen| seen.record().acquired_at()).and_then(|at| ago(at, wall)).map(millis),
+        renewed_at: held.and_then(|seen| said(seen.last_renewal())),
+        renewed_ms_ago: held.and_then(|seen| seen.age(wall)).map(millis),
+        renewed_ms_ahead: held.and_then(|seen| seen.ahead(wall)).map(millis),
+        valid_seconds: record.map_or(0, |record| record.validity().as_secs()),
+        epoch: record.map_or(0, Record::transitions),
+        work: held.map(|seen| work(seen.record())).unwrap_or_default(),
+        last_will: held.map(|seen| last_will(seen.record())).unwrap_or_default(),
+        deleting_since: record.and_then(Record::deleting_since).map(plain),
+        finalizers: record.map(Record::finalizers).unwrap_or_default().iter().map(|name| plain(name)).collect(),
+        next: String::new(),
+    };
+    status.next = status.next(kube_context);
+    status
+}
+
+fn holder(identity: &str) -> Holder {
+    let parsed = HolderId::parse(identity);
+    Holder {
+        identity: plain(identity),
+        user: parsed.as_ref().map(|id| plain(id.user())),
+        host: parsed.as_ref().map(|id| plain(id.host())),
+        pid: parsed.as_ref().map(HolderId::pid),
+    }
+}
+
+fn work(record: &Record) -> Work {
+    let note = |key| record.note(key).map(plain);
+    let pod = note(notes::POD_NAME).map(|name| match note(notes::POD_NAMESPACE) {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name,
+    });
+    Work {
+        instance: record.instance().map(plain),
+        verb: note(notes::VERB),
+        step: note(notes::STEP),
+        run: note(notes::RUN),
+        started: note(notes::STARTED),
+        ci: note(notes::CI),
+        job_url: note(notes::JOB_URL),
+        job_attempt: note(notes::JOB_ATTEMPT),
+        pod,
+        pod_uid: note(notes::POD_UID),
+    }
+}
+
+fn last_will(record: &Record) -> LastWill {
+    let note = |key| record.note(key).map(plain);
+    LastWill {
+        stop_requested: note(notes::STOP_REQUESTED),
+        stop_signal: note(notes::STOP_SIGNAL),
+        stop_deadline: note(notes::STOP_DEADLINE),
+        children: note(notes::CHILDREN),
+        latest_end: note(notes::LATEST_END),
+    }
+}
+
+fn ago(time: Timestamp, wall: Timestamp) -> Option<Duration> {
+    Duration::try_from(wall.duration_since(time)).ok()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A moment, and how long ago it looks.
+fn moment(at: &str, ms_ago: Option<u64>) -> String {
+    let ago = ms_ago.map(|ms| format!(", {} ago", clock::human(Duration::from_millis(ms))));
+    format!("{at}{}", ago.unwrap_or_default())
+}
+
+impl Status {
+    fn next(&self, kube_context: &str) -> String {
+        match (self.state, self.looks) {
+            (State::Free, _) => "nothing: the next run can claim it".to_owned(),
+            (State::BeingDeleted, _) => {
+                "whoever put the finalizers on the Lease has to take them off; until then nobody can claim the lock"
+                    .to_owned()
+            }
+            (State::Held, Some(Looks::Live) | None) => "wait for it to finish".to_owned(),
+            (State::Held, Some(Looks::Stale)) => {
+                format!("{}; only if it is gone: `{}`", self.where_to_look(), reclaim_command(kube_context))
+            }
+        }
+    }
+
+    /// Where one finds out whether the holder lives.
+    fn where_to_look(&self) -> String {
+        let process = self.holder.as_ref().and_then(|holder| Some((holder.pid?, holder.host.as_deref()?)));
+        let mut places = Vec::new();
+        places.extend(self.work.job_url.as_ref().map(|url| format!("look at the job {url}")));
+        places.extend(self.work.pod.as_ref().map(|pod| format!("look for the pod {pod}")));
+        places.extend(process.map(|(pid, host)| format!("look for process {pid} on {host}")));
+        if places.is_empty() { "ask the holder".to_owned() } else { places.join(", ") }
+    }
+
+    /// The same for people: one fact a line, without a newline at the end.
+    pub fn text(&self) -> String {
+        let head = match self.state {
+            State::Free => "is free",
+            State::Held => "is held",
+            State::BeingDeleted => "is free, but cannot be claimed: it is being deleted",
+        };
+        let mut text = format!("the lock of this cluster (Lease {NAME} in {NAMESPACE}) {head}");
+        for (name, value) in self.lines() {
+            write!(text, "\n  {:<12}{value}", format!("{name}:")).expect("a String takes everything");
+        }
+        text
+    }
+
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = Vec::new();
+        let mut line = |name, value: Option<String>| lines.extend(value.map(|value| (name, value)));
+        if let Some(holder) = &self.holder {
+            line("held by", Some(holder.identity.clone()));
+            line("user", holder.user.clone());
+            line("host", holder.host.clone());
+            line("pid", holder.pid.map(|pid| pid.to_string()));
+        }
+        line("instance", self.work.instance.clone());
+        line("command", self.work.verb.clone());
+        line("step", self.work.step.clone());
+        line("run", self.work.run.clone());
+        line("started", self.work.started.clone());
+        line("claimed", self.claimed_at.as_ref().map(|at| moment(at, self.claimed_ms_ago)));
+        line("renewed", self.renewed_at.as_ref().map(|at| moment(at, self.renewed_ms_ago)));
+        line("looks", self.looks.map(|looks| self.looks_text(looks)));
+        line("CI", self.ci_text());
+        line("job", self.work.job_url.clone());
+        line("pod", self.work.pod.clone());
+        line("last will", self.last_will_text());
+        line("deleting", self.deleting_since.as_ref().map(|at| format!("since {at}")));
+        line("finalizers", (!self.finalizers.is_empty()).then(|| self.finalizers.join(", ")));
+        line("next", Some(self.next.clone()));
+        lines
+    }
+
+    fn looks_text(&self, looks: Looks) -> String {
+        let seconds = self.valid_seconds;
+        let evidence = "That is evidence, not a verdict: another machine's clock wrote the time.";
+        match (looks, self.renewed_ms_ahead) {
+            (Looks::Live, Some(ahead)) => format!(
+                "live; but its renewal lies {} ahead of this machine's clock, so the two clocks disagree. {evidence}",
+                clock::human(Duration::from_millis(ahead)),
+            ),
+            (Looks::Live, None) => format!("live: renewed within its {seconds} s by this machine's clock. {evidence}"),
+            (Looks::Stale, _) => {
+                format!("stale: not renewed within its {seconds} s by this machine's clock. {evidence}")
+            }
+        }
+    }
+
+    fn ci_text(&self) -> Option<String> {
+        let ci = self.work.ci.as_ref()?;
+        let attempt = self.work.job_attempt.as_ref().map(|attempt| format!(", attempt {attempt}"));
+        Some(format!("{ci}{}", attempt.unwrap_or_default()))
+    }
+
+    fn last_will_text(&self) -> Option<String> {
+        let will = &self.last_will;
+        let mut said = Vec::new();
+        if let Some(at) = &will.stop_requested {
+            let by = will.stop_signal.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+            said.push(format!("a stop was requested at {at}{by}"));
+        }
+        said.extend(will.stop_deadline.as_ref().map(|at| format!("it may take until {at}")));
+        said.extend(will.children.as_ref().map(|children| format!("still running: {children}")));
+        said.extend(will.latest_end.as_ref().map(|at| format!("what is left ends at {at} at the latest")));
+        (!said.is_empty()).then(|| said.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests;

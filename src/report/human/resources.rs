@@ -1,0 +1,279 @@
+//! Resources of OpenTofu and objects of Kubernetes as lines of the log, and what is in flight among them.
+
+use std::time::Duration;
+
+use crate::clock::human;
+use crate::event::facts::cluster::object;
+use crate::event::text::{count, span};
+use crate::event::{ObjectApplied, ObjectChange};
+use crate::report::human::row::{Row, Style, columns};
+
+/// Where the content of a step begins.
+pub(super) const CONTENT: usize = 5;
+
+/// Where the words after the names of objects begin.
+const OBJECT_WORDS: usize = CONTENT + 2 + 42;
+
+/// How wide the column of addresses may become.
+const WIDEST_ADDRESS: usize = 56;
+
+/// What was done to a resource, by OpenTofu's own word for the action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Deed {
+    sign: &'static str,
+    done: &'static str,
+    doing: &'static str,
+    to: &'static str,
+}
+
+impl Deed {
+    pub(super) fn of(action: &str) -> Deed {
+        let (sign, done, doing, to) = match action {
+            "create" => ("+", "created", "creating", "create"),
+            "update" => ("~", "changed", "changing", "change"),
+            "delete" => ("-", "destroyed", "destroying", "destroy"),
+            "replace" => ("±", "replaced", "replacing", "replace"),
+            "read" => ("·", "read", "reading", "read"),
+            _ => ("·", "done", "working on", "work on"),
+        };
+        Deed { sign, done, doing, to }
+    }
+
+    /// Reading changes nothing, and is not worth a line of its own.
+    pub(super) fn changes(self) -> bool {
+        self.done != "read"
+    }
+
+    /// `creating a.b`.
+    pub(super) fn doing(self, address: &str) -> String {
+        format!("{} {address}", self.doing)
+    }
+}
+
+/// The resources of one step.
+#[derive(Debug, Default)]
+pub(super) struct Resources {
+    /// Address and action, as planned.
+    planned: Vec<(String, Deed)>,
+    /// The plan was told already.
+    plan_told: bool,
+    /// Completed changes, in the order in which their kinds first came.
+    done: Vec<(Deed, u64)>,
+    failed: u64,
+    column: usize,
+}
+
+impl Resources {
+    pub(super) fn plan(&mut self, address: &str, action: &str) {
+        let deed = Deed::of(action);
+        if deed.changes() {
+            self.column = self.column.max(columns(address));
+            self.planned.push((address.to_owned(), deed));
+        }
+    }
+
+    /// The plan in one line, once, when the first change begins.
+    pub(super) fn begin(&mut self) -> Option<Row> {
+        if self.plan_told || self.planned.is_empty() {
+            return None;
+        }
+        self.plan_told = true;
+        Some(Style::Dim.row(CONTENT, &format!("plan: {}", self.to_do())))
+    }
+
+    /// The plan in full, when the step ends without having begun any of it: a dry run, or a step that only plans.
+    pub(super) fn planned_only(&mut self, width: usize) -> Vec<Row> {
+        if self.plan_told || self.planned.is_empty() {
+            return Vec::new();
+        }
+        self.plan_told = true;
+        let planned = std::mem::take(&mut self.planned);
+        let column = self.column(width);
+        let row = |(address, deed): &(String, Deed)| {
+            let row = Row::new().indent(CONTENT).say(Style::Good, deed.sign).say(Style::Plain, " ");
+            row.say(Style::Plain, address).pad_to(column).say(Style::Dim, "to ").say(Style::Dim, deed.to)
+        };
+        let rows = planned.iter().map(row).collect();
+        self.planned = planned;
+        rows
+    }
+
+    pub(super) fn complete(&mut self, address: &str, action: &str, ms: u64, width: usize) -> Option<Row> {
+        let deed = Deed::of(action);
+        if !deed.changes() {
+            return None;
+        }
+        match self.done.iter_mut().find(|(same, _)| *same == deed) {
+            Some((_, number)) => *number += 1,
+            None => self.done.push((deed, 1)),
+        }
+        Some(self.line((Style::Good, deed.sign), address, deed.done, ms, width))
+    }
+
+    pub(super) fn fail(&mut self, address: &str, action: &str, ms: u64, width: usize) -> Row {
+        self.failed += 1;
+        let word = format!("not {}", Deed::of(action).done);
+        self.line((Style::Bad, "✗"), address, &word, ms, width)
+    }
+
+    /// `3 created, 1 failed`; nothing when nothing was changed. When the plan was only made, `4 to create`.
+    pub(super) fn summary(&self) -> Option<String> {
+        let mut parts: Vec<String> = self.done.iter().map(|(deed, number)| format!("{number} {}", deed.done)).collect();
+        if self.failed > 0 {
+            parts.push(format!("{} failed", self.failed));
+        }
+        if parts.is_empty() && !self.planned.is_empty() {
+            return Some(self.to_do());
+        }
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
+    fn to_do(&self) -> String {
+        let mut counts: Vec<(Deed, u64)> = Vec::new();
+        for (_, deed) in &self.planned {
+            match counts.iter_mut().find(|(same, _)| same == deed) {
+                Some((_, number)) => *number += 1,
+                None => counts.push((*deed, 1)),
+            }
+        }
+        let parts: Vec<String> = counts.iter().map(|(deed, number)| format!("{number} to {}", deed.to)).collect();
+        parts.join(", ")
+    }
+
+    fn line(&mut self, sign: (Style, &str), address: &str, word: &str, ms: u64, width: usize) -> Row {
+        let (style, sign) = sign;
+        self.column = self.column.max(columns(address));
+        let column = self.column(width);
+        let row = Row::new().indent(CONTENT).say(style, sign).say(Style::Plain, " ").hang_here();
+        let row = row
+            .say(Style::Plain, address)
+            .pad_to(column)
+            .say(if style == Style::Bad { style } else { Style::Plain }, word);
+        row.right(Style::Dim, &human(Duration::from_millis(ms)), column + 20)
+    }
+
+    /// Where the words after the addresses begin.
+    fn column(&self, width: usize) -> usize {
+        CONTENT + 2 + self.column.min(WIDEST_ADDRESS).min(width.saturating_sub(CONTENT + 25)) + 2
+    }
+}
+
+/// Objects that dcctl applied, counted until something else happens.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    counts: Vec<(ObjectChange, u64)>,
+    dry_run: bool,
+}
+
+impl Objects {
+    /// Counts an object. In a dry run what would change gets a line of its own; taken-over fields always do.
+    pub(super) fn apply(&mut self, applied: &ObjectApplied) -> Vec<Row> {
+        self.dry_run = applied.dry_run;
+        match self.counts.iter_mut().find(|(change, _)| *change == applied.action) {
+            Some((_, number)) => *number += 1,
+            None => self.counts.push((applied.action, 1)),
+        }
+        let mut rows = Vec::new();
+        let name = object(&applied.kind, applied.namespace.as_deref(), &applied.name);
+        if applied.dry_run && applied.action != ObjectChange::Unchanged {
+            let (sign, word) = signed(applied.action);
+            let row = Row::new().indent(CONTENT).say(Style::Good, sign).say(Style::Plain, " ").say(Style::Plain, &name);
+            rows.push(row.pad_to(OBJECT_WORDS).say(Style::Dim, word));
+        }
+        let verb = if applied.dry_run { "would take over" } else { "took over" };
+        for former in &applied.taken_over {
+            let fields = former.fields.join(", ");
+            let text = format!("{verb} {fields} of {name} from {}", former.manager);
+            rows.push(Row::new().indent(CONTENT).say(Style::Caution, "! ").hang_here().say(Style::Plain, &text));
+        }
+        rows
+    }
+
+    /// `3 objects created, 1 unchanged`, and starts to count anew.
+    pub(super) fn summary(&mut self) -> Option<String> {
+        let mut counts = std::mem::take(&mut self.counts);
+        counts.sort_by_key(|(change, _)| *change);
+        let mut parts = Vec::new();
+        for (change, number) in counts {
+            let noun = if parts.is_empty() { count(number, "object") } else { number.to_string() };
+            let word = match (self.dry_run, change) {
+                (false, change) => change.word(),
+                (true, ObjectChange::Created) => "to create",
+                (true, ObjectChange::Configured) => "to configure",
+                (true, ObjectChange::Unchanged) => "to leave as it is",
+                (true, ObjectChange::Deleted) => "to delete",
+            };
+            parts.push(format!("{noun} {word}"));
+        }
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+fn signed(change: ObjectChange) -> (&'static str, &'static str) {
+    match change {
+        ObjectChange::Created => ("+", "to create"),
+        ObjectChange::Configured => ("~", "to configure"),
+        ObjectChange::Unchanged => ("·", "unchanged"),
+        ObjectChange::Deleted => ("-", "to delete"),
+    }
+}
+
+/// Things that have begun and not ended, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    items: Vec<Item>,
+}
+
+#[derive(Debug)]
+struct Item {
+    key: String,
+    what: String,
+    since: Duration,
+}
+
+impl InFlight {
+    /// Something begins, or is described anew.
+    pub(super) fn set(&mut self, key: &str, what: String, now: Duration) {
+        match self.items.iter_mut().find(|item| item.key == key) {
+            Some(item) => item.what = what,
+            None => self.items.push(Item { key: key.to_owned(), what, since: now }),
+        }
+    }
+
+    /// Something ended: since when it was in flight.
+    pub(super) fn end(&mut self, key: &str) -> Option<Duration> {
+        let place = self.items.iter().position(|item| item.key == key)?;
+        Some(self.items.remove(place).since)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.items.clear();
+    }
+
+    /// The oldest and how many more, in what fits on one line: `creating a.b (12s), 3 more`.
+    pub(super) fn told(&self, now: Duration) -> Option<String> {
+        let oldest = self.items.first()?;
+        let told = format!("{} ({})", oldest.what, human(now.saturating_sub(oldest.since)));
+        let more = self.items.len() - 1;
+        Some(if more == 0 { told } else { format!("{told}, {more} more") })
+    }
+
+    pub(super) fn whats(&self) -> impl Iterator<Item = &str> {
+        self.items.iter().map(|item| item.what.as_str())
+    }
+}
+
+/// What a `step.progressed` says is in flight.
+pub(super) fn in_flight(items: &[crate::event::InFlight]) -> Option<String> {
+    several(&items.iter().map(|item| format!("{} ({})", item.what, span(item.for_ms))).collect::<Vec<_>>())
+}
+
+/// The first two, and how many more.
+fn several(told: &[String]) -> Option<String> {
+    match told {
+        [] => None,
+        [one] => Some(one.clone()),
+        [one, two] => Some(format!("{one}, {two}")),
+        [one, two, more @ ..] => Some(format!("{one}, {two} and {} more", more.len())),
+    }
+}

@@ -1,0 +1,194 @@
+//! The end of a run in one screen: why, what to do now, where the lock is, and in the last line all that matters.
+
+use std::time::Duration;
+
+use crate::clock::human;
+use crate::event::text::span;
+use crate::event::{
+    Counts, Diagnostic, Event, LockBlocked, LockEnd, RunFinished, RunOutcome, RunStarted, StepFinished, StepOutcome,
+};
+use crate::report::human::log::labelled;
+use crate::report::human::row::{Row, Style};
+
+/// How many diagnostics and addresses are repeated.
+const REPEATED: usize = 5;
+
+/// How many steps are named as the slowest.
+const SLOWEST: usize = 3;
+
+/// What the verdict tells beyond its own event.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    kube_context: Option<String>,
+    /// Title and milliseconds of the steps that ran.
+    steps: Vec<(String, u64)>,
+    /// The place and the title of the step that failed or was stopped.
+    broken: Option<String>,
+    /// Where a person sees the job that holds the lock.
+    their_job: Option<String>,
+    errors: Vec<String>,
+}
+
+impl Gathered {
+    pub(super) fn start(&mut self, started: &RunStarted) {
+        self.kube_context.clone_from(&started.kube_context);
+    }
+
+    pub(super) fn step(&mut self, finished: &StepFinished) {
+        self.steps.push((finished.title.clone(), finished.duration_ms));
+        match finished.outcome {
+            StepOutcome::Done | StepOutcome::Nothing => {}
+            StepOutcome::Stopped | StepOutcome::Failed => {
+                self.broken = Some(format!("step {}/{}, {}", finished.index, finished.total, finished.title));
+            }
+        }
+    }
+
+    pub(super) fn block(&mut self, blocked: &LockBlocked) {
+        self.their_job.clone_from(&blocked.job_url);
+    }
+
+    pub(super) fn diagnose(&mut self, diagnostic: &Diagnostic) {
+        self.errors.push(match &diagnostic.address {
+            Some(address) => format!("{address}: {}", diagnostic.summary),
+            None => diagnostic.summary.clone(),
+        });
+    }
+}
+
+/// The lines of the verdict; the last one says it all.
+pub(super) fn verdict(finished: &RunFinished, gathered: &Gathered) -> Vec<Row> {
+    let mut rows = vec![Row::new()];
+    rows.extend(why(finished, gathered));
+    rows.extend(what_to_do(finished));
+    rows.extend(lock(finished, gathered.kube_context.as_deref()));
+    rows.extend(list("unfinished", &finished.unfinished));
+    let kept: Vec<String> = finished.kept.iter().map(|kept| format!("{} ({})", kept.path, kept.what)).collect();
+    rows.extend(list("look at", &kept));
+    rows.extend(counted(&finished.counts, finished.outcome));
+    rows.extend(times(finished, gathered));
+    if rows.len() > 1 {
+        rows.push(Row::new());
+    }
+    rows.push(style(finished).row(0, &Event::from(finished.clone()).message()));
+    rows
+}
+
+fn style(finished: &RunFinished) -> Style {
+    match finished.outcome {
+        RunOutcome::Succeeded if finished.exit_code == 0 => Style::Triumph,
+        RunOutcome::Stopped if finished.exit_code == 10 => Style::Alert,
+        RunOutcome::Succeeded
+        | RunOutcome::Stopped
+        | RunOutcome::Failed
+        | RunOutcome::Refused
+        | RunOutcome::Blocked
+        | RunOutcome::Forced => Style::Alarm,
+    }
+}
+
+fn why(finished: &RunFinished, gathered: &Gathered) -> Vec<Row> {
+    let Some(failure) = &finished.failure else { return Vec::new() };
+    let mut rows = vec![labelled(2, "why", &failure.message)];
+    let mut reasons: Vec<&String> = failure.causes.iter().collect();
+    reasons.extend(gathered.errors.iter().filter(|error| **error != failure.message));
+    reasons.dedup();
+    let left_out = reasons.len().saturating_sub(REPEATED);
+    rows.extend(reasons.into_iter().take(REPEATED).map(|reason| labelled(2, "", reason)));
+    if left_out > 0 {
+        rows.push(labelled(2, "", &format!("and {left_out} more above")));
+    }
+    rows.extend(gathered.broken.as_ref().map(|step| labelled(2, "where", step)));
+    rows.extend(gathered.their_job.as_ref().map(|url| labelled(2, "their job", url)));
+    rows
+}
+
+fn what_to_do(finished: &RunFinished) -> Vec<Row> {
+    let hints = finished.failure.iter().flat_map(|failure| &failure.hints);
+    let mut all: Vec<&String> = Vec::new();
+    for next in finished.next.iter().chain(hints) {
+        if !all.contains(&next) {
+            all.push(next);
+        }
+    }
+    let numbered: Vec<String> = match all.as_slice() {
+        [one] => vec![(*one).clone()],
+        several => several.iter().zip(1..).map(|(next, number)| format!("{number}. {next}")).collect(),
+    };
+    list("do now", &numbered)
+}
+
+/// Where the lock is, when that is worth more than the last line.
+fn lock(finished: &RunFinished, context: Option<&str>) -> Option<Row> {
+    let holder = finished.holder.as_deref();
+    let said = |holder: &&str| finished.failure.as_ref().is_some_and(|failure| failure.message.contains(holder));
+    let by = holder.filter(|holder| !said(holder)).map(|holder| format!("held by {holder}"));
+    let text = match finished.lock {
+        LockEnd::Released => return None,
+        LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => by?,
+        LockEnd::Unknown => format!("not known; if it is held, then by {}", holder.unwrap_or("this run")),
+        LockEnd::Left => {
+            let by = holder.map_or_else(|| "held by this run".to_owned(), |holder| format!("held by {holder}"));
+            let reclaim = context.map(|context| format!(" --kube-context {context}")).unwrap_or_default();
+            format!("{by}; when nothing of this run lives any more, `dcctl instances reclaim{reclaim}`")
+        }
+    };
+    Some(labelled(2, "lock", &text))
+}
+
+/// A label before the first of several lines.
+fn list(label: &str, lines: &[String]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        if index == REPEATED * 2 {
+            rows.push(labelled(2, "", &format!("and {} more", lines.len() - index)));
+            break;
+        }
+        rows.push(labelled(2, if index == 0 { label } else { "" }, line));
+    }
+    rows
+}
+
+fn counted(counts: &Counts, outcome: RunOutcome) -> Vec<Row> {
+    let told = |parts: &[(u64, &str)]| {
+        let parts: Vec<String> =
+            parts.iter().filter(|(number, _)| *number > 0).map(|(number, word)| format!("{number} {word}")).collect();
+        parts.join(", ")
+    };
+    let (steps, resources) = (counts.steps, counts.resources);
+    let mut rows = Vec::new();
+    let resources = told(&[
+        (resources.created, "created"),
+        (resources.changed, "changed"),
+        (resources.destroyed, "destroyed"),
+        (resources.failed, "failed"),
+    ]);
+    if !resources.is_empty() {
+        rows.push(labelled(2, "resources", &resources));
+    }
+    if steps.failed + steps.skipped > 0 {
+        let broken = match outcome {
+            RunOutcome::Blocked => "blocked",
+            RunOutcome::Stopped | RunOutcome::Forced => "stopped",
+            RunOutcome::Succeeded | RunOutcome::Failed | RunOutcome::Refused => "failed",
+        };
+        let steps = told(&[(steps.done, "done"), (steps.failed, broken), (steps.skipped, "not begun")]);
+        rows.push(labelled(2, "steps", &steps));
+    }
+    if counts.warnings > 0 {
+        rows.push(labelled(2, "warnings", &format!("{}, see above", counts.warnings)));
+    }
+    rows
+}
+
+/// The slowest steps, when there is something to tell.
+fn times(finished: &RunFinished, gathered: &Gathered) -> Option<Row> {
+    let mut steps: Vec<&(String, u64)> = gathered.steps.iter().filter(|(_, ms)| *ms >= 1_000).collect();
+    if steps.len() < 2 {
+        return None;
+    }
+    steps.sort_by_key(|(_, ms)| std::cmp::Reverse(*ms));
+    let slowest: Vec<String> = steps.iter().take(SLOWEST).map(|(title, ms)| format!("{title} {}", span(*ms))).collect();
+    let whole = human(Duration::from_millis(finished.duration_ms));
+    Some(labelled(2, "time", &format!("{whole}, most of it: {}", slowest.join(", "))))
+}

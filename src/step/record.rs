@@ -1,0 +1,167 @@
+//! What a run writes down about itself on the cluster: the install record, and the phase of an instance.
+//!
+//! Both are written before the act they name and after it succeeded, never in between: a run that died reads as one
+//! that was at work. A run that lost its lock does not come here.
+
+use serde_json::{Map, Value, json};
+
+use crate::clock::rfc3339;
+use crate::cluster::instances::{Declared, LINEAGE, PHASE, Phase};
+use crate::cluster::record::{Progress, Record, SCHEMA};
+use crate::failure::{Code, Failure};
+use crate::step::halt::drive;
+use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, Update};
+
+/// Checks that the install record is ours to write and writes that an install began. In a dry run only checks.
+pub(in crate::step) async fn begin_install(kit: &Kit) -> Result<(), Failure> {
+    let uid = kit.cluster.uid().await?;
+    kit.cluster.install_record(&uid).await?;
+    match kit.mode {
+        Mode::Act => kit.cluster.write_install_record(&record(kit, uid, Progress::Applying)).await,
+        Mode::DryRun => Ok(()),
+    }
+}
+
+/// The step *Record the install*.
+pub async fn record_install(kit: &Kit) -> Outcome {
+    drive(kit, async {
+        let uid = kit.cluster.uid().await?;
+        let before = kit.cluster.install_record(&uid).await?;
+        let note = format!("{} {}", kit.bundle.name, kit.bundle.version);
+        if kit.mode == Mode::Act {
+            kit.cluster.write_install_record(&record(kit, uid, Progress::Installed)).await?;
+        }
+        // Beginning the install wrote it already, so in a real run it is never new here.
+        let change = match (kit.mode, before) {
+            (Mode::DryRun, None) => ObjectChange::Created,
+            (Mode::DryRun, Some(_)) | (Mode::Act, _) => ObjectChange::Configured,
+        };
+        let object = ObjectName {
+            kind: "ConfigMap".to_owned(),
+            namespace: Some(crate::cluster::instances::SHARED_NAMESPACE.to_owned()),
+            name: crate::cluster::record::NAME.to_owned(),
+        };
+        kit.updates.send(Update::Object { object, change, taken_over: Vec::new() });
+        Ok(Outcome::Done(match kit.mode {
+            Mode::Act => format!("{note} is installed"),
+            Mode::DryRun => format!("{note} would be installed"),
+        }))
+    })
+    .await
+}
+
+fn record(kit: &Kit, cluster_uid: String, phase: Progress) -> Record {
+    let operator = kit.bundle.operator.as_ref().and_then(|operator| operator.deployment.as_ref());
+    let settings = json!({
+        "bundle": kit.bundle.name,
+        "version": kit.bundle.version,
+        "operator": operator.map(|deployment| format!("{}/{}", deployment.namespace, deployment.name)),
+        "maxConnections": kit.bundle.max_connections,
+    });
+    let Value::Object(settings) = settings else { unreachable!("it is written as a map above") };
+    Record {
+        schema: SCHEMA,
+        phase,
+        cluster_uid,
+        dcctl_version: env!("CARGO_PKG_VERSION").to_owned(),
+        time: rfc3339(kit.clock.wall()),
+        settings,
+        outputs: Map::new(),
+    }
+}
+
+/// The step *Record the phase*: everything is done, so the instance is `Ready`.
+pub async fn record_phase(kit: &Kit) -> Outcome {
+    drive(kit, async {
+        let Some(declared) = find(kit).await? else {
+            return Ok(Outcome::Nothing("the bundle declares nothing".to_owned()));
+        };
+        if kit.mode == Mode::DryRun {
+            return Ok(Outcome::Nothing("a dry run records nothing".to_owned()));
+        }
+        let declared = declared.ok_or_else(|| gone(kit))?;
+        write_phase(kit, &declared, Phase::Ready).await?;
+        Ok(Outcome::Done(format!("the instance is {}", Phase::Ready.word())))
+    })
+    .await
+}
+
+/// Writes `Failed` on the declaration, if it says that a run is at work. What the engine does when a step failed;
+/// never for a run that lost its lock.
+///
+/// An instance that was refused because it is `Ready` stays so.
+pub async fn record_failure(kit: &Kit) -> Result<(), Failure> {
+    if kit.mode == Mode::DryRun {
+        return Ok(());
+    }
+    let Some(Some(declared)) = find(kit).await? else { return Ok(()) };
+    match declared.phase.as_deref().and_then(Phase::parse) {
+        Some(Phase::Bootstrapping | Phase::Upgrading) => write_phase(kit, &declared, Phase::Failed).await,
+        Some(Phase::Ready | Phase::Failed | Phase::Destroying) | None => Ok(()),
+    }
+}
+
+/// The lineage of the instance's OpenTofu state, as recorded on its declaration.
+pub async fn recorded_lineage(kit: &Kit) -> Result<Option<String>, Failure> {
+    let declared = find(kit).await?.flatten();
+    Ok(declared.and_then(|declared| declared.lineage))
+}
+
+/// Records the lineage of the instance's OpenTofu state on its declaration, so that an apply from another or an empty
+/// state can be refused. Nothing happens without a declaration, in a dry run, and when it is recorded already.
+pub async fn record_lineage(kit: &Kit, lineage: &str) -> Result<(), Failure> {
+    let Some(Some(declared)) = find(kit).await? else { return Ok(()) };
+    if kit.mode == Mode::DryRun || declared.lineage.as_deref() == Some(lineage) {
+        return Ok(());
+    }
+    let (api_version, name) = identity(kit).expect("a declaration was found by it");
+    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &[(LINEAGE, lineage)]).await
+}
+
+/// What these steps need of a declaration.
+struct Found {
+    uid: String,
+    phase: Option<String>,
+    lineage: Option<String>,
+}
+
+/// The API version and the name of the declaration, when the bundle has one.
+fn identity(kit: &Kit) -> Option<(&str, &str)> {
+    let declaration = kit.bundle.instance.as_ref()?.declaration.as_ref()?;
+    Some((&declaration.api_version, kit.instance.as_deref()?))
+}
+
+/// None when the bundle declares nothing; `Some(None)` when the declaration is not on the cluster.
+async fn find(kit: &Kit) -> Result<Option<Option<Found>>, Failure> {
+    let Some((api_version, name)) = identity(kit) else { return Ok(None) };
+    match kit.cluster.declaration(api_version, name).await? {
+        Declared::Missing | Declared::NoDefinition => Ok(Some(None)),
+        Declared::There(object) => {
+            let metadata = &object["metadata"];
+            let annotation = |name: &str| metadata["annotations"][name].as_str().map(str::to_owned);
+            let uid = metadata["uid"].as_str().unwrap_or_default().to_owned();
+            Ok(Some(Some(Found { uid, phase: annotation(PHASE), lineage: annotation(LINEAGE) })))
+        }
+    }
+}
+
+fn gone(kit: &Kit) -> Failure {
+    let name = kit.instance.as_deref().unwrap_or_default();
+    Failure::new(
+        Code::CannotTell,
+        format!("the declaration of \"{name}\" is gone, so it cannot be said that it is ready"),
+    )
+}
+
+/// A destroy may go on without the lock, so what another run wrote meanwhile stays.
+async fn write_phase(kit: &Kit, declared: &Found, phase: Phase) -> Result<(), Failure> {
+    let Some((api_version, name)) = identity(kit) else { return Ok(()) };
+    if declared.phase.as_deref() == Some(Phase::Destroying.word()) {
+        let message = format!("the instance \"{name}\" is not {} any more", phase.word());
+        return Err(Failure::new(Code::CannotTell, message).cause("another run has marked it Destroying meanwhile"));
+    }
+    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &[(PHASE, phase.word())]).await?;
+    let object = ObjectName { kind: "Instance".to_owned(), namespace: None, name: name.to_owned() };
+    kit.updates.send(Update::Object { object, change: ObjectChange::Configured, taken_over: Vec::new() });
+    Ok(())
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"time"
+)
+
+// entry is one line of the ledger: what was done to which thing, when (UTC), and by which process.
+type entry struct {
+	Act  string `json:"act"`
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Time string `json:"time"`
+	PID  int    `json:"pid"`
+}
+
+// record appends one line. A single write to a file opened for appending keeps the lines of several processes whole.
+func record(ledger, act, id, name string) error {
+	if ledger == "" {
+		return nil
+	}
+	line, err := json.Marshal(entry{act, id, name, time.Now().UTC().Format(time.RFC3339Nano), os.Getpid()})
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(ledger, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	if _, err := file.Write(append(line, '\n')); err != nil {
+		_ = file.Close()
+		return err
+	}
+	return file.Close()
+}

@@ -1,0 +1,68 @@
+//! Where the real programs are: etcd, the API server, OpenTofu, Helm and the others.
+//!
+//! `tests/bed/build` knows, and builds what is missing. It is asked once a process.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::OnceLock;
+
+use crate::bed::child::command;
+
+/// The tools by the names of their variables, `DCCTL_BED_TOFU` and so on.
+#[derive(Debug, Clone)]
+pub(crate) struct Tools(BTreeMap<String, PathBuf>);
+
+impl Tools {
+    /// All tools, built now if they have to be; its progress goes to standard error. Asked once a process.
+    pub(crate) fn get() -> &'static Tools {
+        static TOOLS: OnceLock<Tools> = OnceLock::new();
+        TOOLS.get_or_init(|| Tools::build(&[]).unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    /// Only these tools, built now if they have to be.
+    pub(crate) fn build(names: &[&str]) -> io::Result<Tools> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bed/build");
+        let output = command(&script).args(names).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+        if !output.status.success() {
+            return Err(io::Error::other("tests/bed/build did not succeed; what it said is above"));
+        }
+        let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+        let pairs = lines.lines().filter_map(|line| line.split_once('='));
+        Ok(Tools(pairs.map(|(name, path)| (name.to_owned(), PathBuf::from(path))).collect()))
+    }
+
+    /// Where a tool is: `etcd`, `kube-apiserver`, `tofu`, `helm`, `kubectl`, … and `tofurc`, OpenTofu's settings.
+    pub(crate) fn path(&self, tool: &str) -> &Path {
+        let variable = format!("DCCTL_BED_{}", tool.to_uppercase().replace('-', "_"));
+        self.0.get(&variable).unwrap_or_else(|| panic!("tests/bed/build does not know the tool {tool}"))
+    }
+
+    /// The variables that spare another process the search.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, &Path)> {
+        let own = self.0.iter().filter(|(name, _)| name.as_str() != "DCCTL_BED_TOFURC");
+        own.map(|(name, path)| (name.as_str(), path.as_path()))
+    }
+
+    /// Makes a folder with the programs that dcctl looks for on PATH, under the names it looks for.
+    pub(crate) fn link_into(&self, folder: &Path) -> io::Result<()> {
+        fs::create_dir_all(folder)?;
+        ["tofu", "helm", "kubectl"].into_iter().try_for_each(|tool| symlink(self.path(tool), folder.join(tool)))
+    }
+}
+
+/// A program of this crate, `dcctl`, `bed` or `fake-tool`, as Cargo built it beside the tests.
+pub(crate) fn own(program: &str) -> PathBuf {
+    let named_by_cargo = match program {
+        "dcctl" => option_env!("CARGO_BIN_EXE_dcctl"),
+        "bed" => option_env!("CARGO_BIN_EXE_bed"),
+        "fake-tool" => option_env!("CARGO_BIN_EXE_fake-tool"),
+        _ => panic!("this crate has no program {program}"),
+    };
+    // Only tests are told by Cargo; the `bed` program finds the others beside itself.
+    let beside = || std::env::current_exe().expect("a program knows where it is").with_file_name(program);
+    named_by_cargo.map_or_else(beside, PathBuf::from)
+}

@@ -1,0 +1,154 @@
+//! What a step needs to be done outside a run: a kit, its updates, and a bundle written by the test.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dcctl::clock;
+use dcctl::cluster::kubeconfig::load;
+use dcctl::cluster::{Cluster, Proxies, Sources};
+use dcctl::config::{Bundle, Claims, Declaration, Deployment, Instance, Operator};
+use dcctl::failure::Failure;
+use dcctl::process::{Limits, Stopper, stop_channel};
+use dcctl::redact::Redactor;
+use dcctl::step::{Kit, Mode, ObjectChange, Outcome, Update, Updates, UpdatesReceiver, updates};
+use serde_json::Value;
+
+use crate::bed::Bed;
+
+/// The version of the bundle that tests write.
+pub(crate) const VERSION: &str = "0.9.2";
+
+/// A kit of one test.
+pub(crate) struct Bench<'a> {
+    pub(crate) bed: &'a Bed,
+    pub(crate) kit: Kit,
+    pub(crate) stopper: Stopper,
+    receiver: UpdatesReceiver,
+}
+
+impl Bench<'_> {
+    /// A kit with an empty bundle, talking to the API server as this user.
+    pub(crate) async fn new<'a>(bed: &'a Bed, user: &str) -> Bench<'a> {
+        let cluster = connect(bed, user).await;
+        let (stopper, stop) = stop_channel();
+        let (sender, receiver) = updates();
+        let kit = kit(bed, cluster, stop, sender);
+        Bench { bed, kit, stopper, receiver }
+    }
+
+    /// The operator of the bundle: manifest files by name, and the Deployment to stamp.
+    pub(crate) fn operator(&mut self, files: &[(&str, &str)], deployment: Option<(&str, &str)>) {
+        let paths = files.iter().map(|(name, text)| {
+            let path = self.bed.file(name);
+            std::fs::write(&path, text).expect("the scratch folder can be written");
+            path
+        });
+        let manifests: Vec<PathBuf> = paths.collect();
+        let deployment =
+            deployment.map(|(namespace, name)| Deployment { namespace: namespace.to_owned(), name: name.to_owned() });
+        self.kit.bundle.operator = Some(Operator { manifests, deployment });
+    }
+
+    /// The instance of the bundle, declared with this spec.
+    pub(crate) fn instance(&mut self, name: &str, spec: Value, claims: Claims) {
+        self.kit.instance = Some(name.to_owned());
+        self.kit.bundle.instance = Some(Instance {
+            namespace: format!("dci-{name}"),
+            infrastructure: None,
+            chart: None,
+            readiness_timeout: Duration::from_secs(60),
+            declaration: Some(Declaration { api_version: "core.devicechain.io/v1beta1".to_owned(), spec }),
+            claims,
+        });
+    }
+
+    /// What was said since the last time.
+    pub(crate) fn said(&mut self) -> Vec<Update> {
+        let mut said = Vec::new();
+        while let Some(update) = self.receiver.try_recv() {
+            said.push(update);
+        }
+        said
+    }
+
+    /// The objects that were applied since the last time, as `Kind name`, with what happened to them.
+    pub(crate) fn objects(&mut self) -> Vec<(String, ObjectChange)> {
+        let said = self.said().into_iter().filter_map(|update| match update {
+            Update::Object { object, change, .. } => Some((format!("{} {}", object.kind, object.name), change)),
+            _ => None,
+        });
+        said.collect()
+    }
+}
+
+pub(crate) async fn connect(bed: &Bed, user: &str) -> Cluster {
+    let kubeconfig = load(&Sources::file(bed.kubeconfig(user)), None).expect("the bed writes good kubeconfigs");
+    Cluster::connect(&kubeconfig, &Proxies::default()).await.expect("the API server answers")
+}
+
+fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Updates) -> Kit {
+    Kit {
+        mode: Mode::Act,
+        run: "20261130-000000-abcdef".to_owned(),
+        run_dir: bed.scratch().to_owned(),
+        bundle: Bundle {
+            root: bed.scratch().to_owned(),
+            name: "demo".to_owned(),
+            version: VERSION.to_owned(),
+            build: None,
+            operator: None,
+            prerequisites: None,
+            instance: None,
+            verify: Vec::new(),
+            max_connections: Some(600),
+            notes: Vec::new(),
+        },
+        instance: None,
+        cluster,
+        kubeconfig: bed.file("kubeconfig"),
+        kube_context: "bed".to_owned(),
+        tofu: None,
+        helm: None,
+        state_dir: bed.file("state"),
+        values: Vec::new(),
+        build: false,
+        force_conflicts: true,
+        keep_output: false,
+        environment: Vec::new(),
+        redactor: Redactor::default(),
+        outputs: dcctl::step::Outputs::default(),
+        limits: Limits::default(),
+        stop,
+        updates,
+        clock: Arc::new(clock::System),
+    }
+}
+
+/// The note of a step that did its work.
+#[track_caller]
+pub(crate) fn done(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Done(note) => note,
+        other => panic!("the step was not done: {other:?}"),
+    }
+}
+
+/// Why a step failed.
+#[track_caller]
+pub(crate) fn failed(outcome: Outcome) -> Failure {
+    match outcome {
+        Outcome::Failed(failure) => failure,
+        other => panic!("the step did not fail: {other:?}"),
+    }
+}
+
+/// How many objects fared how.
+pub(crate) fn tally(objects: &[(String, ObjectChange)]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for (_, change) in objects {
+        *counts.entry(format!("{change:?}")).or_default() += 1;
+    }
+    counts
+}

@@ -1,0 +1,137 @@
+//! A bundle with nothing but an OpenTofu root of three things: one before, one slow, one after.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
+use crate::bed::dcctl::Running;
+use crate::bed::{Bed, Dcctl, Ledger, wait};
+
+/// One control plane with one such bundle.
+pub(crate) struct Rig {
+    bed: Bed,
+    instance: String,
+    ledger: Ledger,
+}
+
+impl Rig {
+    /// The slow thing takes this many seconds.
+    pub(crate) fn new(seconds: f64) -> Rig {
+        let bed = Bed::take();
+        let ledger = Ledger::at(bed.file("ledger.jsonl"));
+        let root = bed.file("bundle/infra");
+        fs::create_dir_all(&root).expect("the test's folder can be written");
+        let thing = |name: &str, settings: &str| {
+            format!("resource \"bed_thing\" \"{name}\" {{\n  name = \"{name}\"\n{settings}}}\n")
+        };
+        let text = [
+            "terraform {\n  required_providers {\n    bed = { source = \"dcctl/bed\" }\n  }\n}\n".to_owned(),
+            format!("provider \"bed\" {{ ledger = \"{}\" }}\n", ledger.path().display()),
+            thing("before", "  seconds = 0.1\n"),
+            thing("slow", &format!("  seconds = {seconds}\n  depends_on = [bed_thing.before]\n")),
+            thing("after", "  depends_on = [bed_thing.slow]\n"),
+        ];
+        fs::write(root.join("main.tf"), text.concat()).expect("the test's folder can be written");
+        let bundle = "apiVersion: dcctl.devicechain.io/v1\nkind: Bundle\nmetadata: { name: stopping, version: 1.0.0 }\n\
+                      instance:\n  namespace: \"dci-${instance}\"\n  infrastructure: { root: infra }\n";
+        fs::write(bed.file("bundle/bundle.yaml"), bundle).expect("the test's folder can be written");
+        Rig { bed, instance: Bed::instance(), ledger }
+    }
+
+    /// A bootstrap of this instance, not started.
+    pub(crate) fn bootstrap(&self, instance: &str) -> Dcctl {
+        let junit = self.bed.file("junit.xml");
+        self.bed
+            .dcctl(["bootstrap", instance, "--output", "jsonl", "--bundle"])
+            .arg(self.bed.file("bundle"))
+            .arg("--state-dir")
+            .arg(self.state_dir())
+            .arg("--junit")
+            .arg(junit)
+    }
+
+    fn state_dir(&self) -> PathBuf {
+        self.bed.file("state")
+    }
+
+    pub(crate) fn start(&self) -> Running {
+        self.bootstrap(&self.instance).start()
+    }
+
+    /// Waits until the slow thing is being created: its ledger line is written and OpenTofu has said that it began.
+    pub(crate) fn wait_until_in_flight(&self, run: &Running) {
+        let journal = run.journal();
+        journal.wait_for("resource.started", |event| event["data"]["address"] == "bed_thing.slow");
+        wait::fact("the creation to begin", || (self.created("slow") == 1).then_some(()));
+    }
+
+    pub(crate) fn created(&self, name: &str) -> usize {
+        self.ledger.created(name)
+    }
+
+    /// The holder in the Lease; none when there is no Lease.
+    pub(crate) fn lease(&self) -> Option<String> {
+        let path = "/apis/coordination.k8s.io/v1/namespaces/dc-k8s-system/leases/dcctl";
+        let lease = self.bed.api().get(path).expect("the API server answers")?;
+        lease["spec"]["holderIdentity"].as_str().map(str::to_owned)
+    }
+
+    /// The addresses in the state.
+    fn in_state(&self) -> Vec<String> {
+        let states = fs::read_dir(self.state_dir()).expect("there is a state folder").flatten();
+        let state = states
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|extension| extension == "tfstate"))
+            .expect("there is a state");
+        let state: Value = serde_json::from_slice(&fs::read(state).expect("readable")).expect("a state is JSON");
+        let resources = state["resources"].as_array().expect("a state lists its resources");
+        let tainted = |resource: &Value| resource["instances"][0]["status"] == "tainted";
+        assert!(!resources.iter().any(tainted), "{state}");
+        resources.iter().map(|resource| resource["name"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Exactly one interrupt was sent and one reported, and everything is where it belongs.
+    pub(crate) fn assert_clean_stop(&self, events: &[Value]) {
+        let count = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
+        assert_eq!(count("process.interrupted"), 1);
+        assert_eq!(count("process.interrupt_reported"), 1);
+        assert_eq!(count("stop.requested"), 1);
+        let verdict = events.last().expect("there are events");
+        assert_eq!(verdict["type"], "run.finished");
+        assert_eq!(verdict["data"]["lock"], "released", "{verdict}");
+        assert_eq!(self.lease(), None);
+        let state = self.in_state();
+        assert!(state.contains(&"before".to_owned()) && state.contains(&"slow".to_owned()), "{state:?}");
+        assert_eq!(self.created("after"), 0, "something began after the stop");
+        let locks = fs::read_dir(self.state_dir()).expect("there is a state folder").flatten();
+        let left: Vec<_> = locks.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().contains("lock.info")).collect();
+        assert!(left.is_empty(), "OpenTofu's state lock is still there: {left:?}");
+    }
+
+    /// A second bootstrap creates the rest and nothing twice.
+    pub(crate) fn assert_converges(&self) {
+        self.bootstrap(&self.instance).run().expect_code(0);
+        for name in ["before", "slow", "after"] {
+            assert_eq!(self.ledger.living(name).len(), 1, "{name}: {:?}", self.ledger.entries());
+            assert_eq!(self.created(name), 1, "{name}: {:?}", self.ledger.entries());
+        }
+    }
+
+    pub(crate) fn assert_junit_tells_of_a_stop(&self) {
+        let text = fs::read_to_string(self.bed.file("junit.xml")).expect("there is a report");
+        let document = roxmltree::Document::parse(&text).expect("it is well-formed");
+        let errors = document.descendants().filter(|node| node.has_tag_name("error")).count();
+        assert!(errors >= 1, "{text}");
+    }
+
+    /// Kills the process that owns the run; the holder identity names it.
+    pub(crate) fn kill_supervisor(&self, run: &Running) {
+        let started = run.wait_for("run.started", |_| true);
+        let holder = started["data"]["holder"].as_str().expect("a run has an identity");
+        let pid = holder.split('/').nth(1).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
+        rustix::process::kill_process(pid.expect("a process id"), Signal::KILL).expect("it runs");
+    }
+}
+

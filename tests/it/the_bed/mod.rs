@@ -1,0 +1,7 @@
+//! The bed itself: what a test may rely on.
+
+mod build;
+mod cluster;
+mod end;
+mod provider;
+mod proxy;
