@@ -248,11 +248,12 @@ impl Cluster {
     }
 
     async fn ask_once<T: DeserializeOwned>(&self, ask: &Ask, doing: &str) -> Result<T, Refusal> {
-        let refused = |error| Refusal::of(error, doing, self.server());
+        let place = self.connection().whereabouts();
+        let refused = |error| Refusal::of(error, doing, &place);
         // The library's futures are large, and every step would carry one.
         let answer = timeout(LIMIT, Box::pin(self.client().request_text(ask.http()))).await;
         let answer = answer.map_err(|_| {
-            let failure = timed_out(LIMIT, doing, self.server());
+            let failure = timed_out(LIMIT, doing, &place);
             Refusal { failure, status: None, is_transient: true }
         })?;
         let text = answer.map_err(refused)?;
