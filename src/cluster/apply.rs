@@ -1,8 +1,8 @@
 //! Server-side apply of single objects, and what has to be waited for between them.
 //!
 //! dcctl asks without force first. When another manager owns a field, its name and the fields are kept, and only then
-//! is it taken over, or refused. Whether an object was created, configured or left as it was is read off its
-//! `resourceVersion` before and after.
+//! is it taken over, or refused. Whether an object was created, configured or left as it was is read off what was there
+//! before and what is there after.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::cluster::client::Cluster;
 use crate::cluster::discovery::{Resource, Scope};
 use crate::cluster::document::Document;
+use crate::cluster::error::{is_not_of_its_schema, sentence};
 use crate::cluster::request::{Ask, Conflicts, Refusal, Store};
 use crate::failure::{Code, Failure};
 
@@ -108,7 +109,7 @@ impl Cluster {
         loop {
             let ask = Ask::apply(&path, &document.object, conflicts, manner.store);
             let refusal = match self.ask::<Value>(&ask, &doing).await {
-                Ok(after) => return Ok(applied(change(before.as_ref(), &after, manner.store), taken_over)),
+                Ok(after) => return Ok(applied(change(before.as_ref(), &after), taken_over)),
                 Err(refusal) => refusal,
             };
             let owners = owners(&refusal);
@@ -231,11 +232,12 @@ fn owned_by_others(document: &Document, owners: &[TakenOver]) -> Failure {
 
 /// A refusal because of what the manifest says, or as it is.
 fn rejected(refusal: Refusal, document: &Document) -> Failure {
-    if !(matches!(refusal.code(), Some(400 | 409 | 422)) || misses_namespace(&refusal)) {
+    let status = refusal.status.as_deref();
+    let is_about_it = matches!(refusal.code(), Some(400 | 409 | 422)) || status.is_some_and(is_not_of_its_schema);
+    if !is_about_it && !misses_namespace(&refusal) {
         return refusal.failure;
     }
-    let status = refusal.status.as_deref();
-    let said = status.map(crate::cluster::error::sentence).unwrap_or_default();
+    let said = status.map(sentence).unwrap_or_default();
     Failure::new(Code::ManifestRejected, format!("{}: {} was rejected", document.place, document.title())).cause(said)
 }
 
@@ -251,15 +253,11 @@ fn is_not_served(refusal: &Refusal) -> bool {
     refusal.code() == Some(404) && details.is_none_or(|details| details.name.is_empty())
 }
 
-/// What happened. A dry run stores nothing, so its `resourceVersion` says nothing: then the content is compared.
-fn change(before: Option<&Value>, after: &Value, store: Store) -> Change {
+/// What happened, by content: a new `resourceVersion` may come from the bookkeeping of field owners or from a
+/// controller that wrote the status meanwhile, and in a dry run there is none.
+fn change(before: Option<&Value>, after: &Value) -> Change {
     let Some(before) = before else { return Change::Created };
-    let version = |object: &Value| object.pointer("/metadata/resourceVersion").cloned();
-    let same = match store {
-        Store::Yes => version(before) == version(after),
-        Store::DryRun => content(before) == content(after),
-    };
-    if same { Change::Unchanged } else { Change::Configured }
+    if content(before) == content(after) { Change::Unchanged } else { Change::Configured }
 }
 
 /// An object without what changes by itself.
@@ -267,9 +265,35 @@ fn content(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
-        for entry in metadata.get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten() {
-            entry.as_object_mut().map(|entry| entry.remove("time"));
-        }
+        metadata.remove("managedFields");
+    }
+    if let Some(object) = object.as_object_mut() {
+        object.remove("status");
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_object_is_configured_when_its_content_changed() {
+        let object = |version: &str, color: &str, status: &str| {
+            json!({ "metadata": { "name": "a", "resourceVersion": version, "managedFields": [{ "time": version }] },
+                "data": { "color": color }, "status": status })
+        };
+        let before = object("1", "blue", "x");
+        let cases = [
+            (None, object("1", "blue", "x"), Change::Created),
+            (Some(&before), object("1", "blue", "x"), Change::Unchanged),
+            (Some(&before), object("2", "blue", "y"), Change::Unchanged),
+            (Some(&before), object("2", "red", "x"), Change::Configured),
+            (Some(&before), object("1", "red", "x"), Change::Configured),
+        ];
+        for (before, after, expected) in cases {
+            assert_eq!(change(before, &after), expected, "{after}");
+        }
+    }
 }

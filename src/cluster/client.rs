@@ -35,6 +35,8 @@ pub struct Connection {
     config: Arc<Config>,
     context: String,
     server: String,
+    /// The proxy on the way there, without a password.
+    proxy: Option<String>,
     /// The command of the exec plugin, for messages.
     plugin: Option<String>,
 }
@@ -65,7 +67,8 @@ impl Connection {
             let about = ExecAuthCluster::try_from(&kubeconfig.cluster);
             exec.cluster = Some(about.map_err(|error| invalid("its certificate authority").because(&error))?);
         }
-        if let Some(proxy) = proxy::decide(server, kubeconfig.cluster.proxy_url.as_deref(), proxies)? {
+        let proxy = proxy::decide(server, kubeconfig.cluster.proxy_url.as_deref(), proxies)?;
+        if let Some(proxy) = &proxy {
             let url = proxy.parse().map_err(|error| invalid("the proxy's address is none").because(&error))?;
             config.proxy_url = Some(url);
         }
@@ -76,6 +79,7 @@ impl Connection {
             config: Arc::new(config),
             context: kubeconfig.context().to_owned(),
             server: server.to_owned(),
+            proxy: proxy.as_deref().map(proxy::without_user),
             plugin,
         })
     }
@@ -88,6 +92,14 @@ impl Connection {
     /// The API server's address.
     pub fn server(&self) -> &str {
         &self.server
+    }
+
+    /// The API server's address and the way there, for messages.
+    pub(in crate::cluster) fn whereabouts(&self) -> String {
+        match &self.proxy {
+            Some(proxy) => format!("{} (through the proxy {proxy})", self.server),
+            None => self.server.clone(),
+        }
     }
 
     /// Makes a client of its own, bound to the runtime that it is called in. An exec plugin runs on a thread of its
@@ -129,7 +141,7 @@ impl Connection {
         std::thread::spawn(move || {
             let _inside = runtime.enter();
             let built = Client::try_from(Config::clone(&connection.config));
-            answer(built.map_err(|error| classify(&error, "make a client", &connection.server)));
+            answer(built.map_err(|error| classify(&error, "make a client", &connection.whereabouts())));
         });
     }
 

@@ -36,12 +36,18 @@ pub(in crate::cluster) fn timed_out(limit: std::time::Duration, doing: &str, ser
 /// Whether the same request may well succeed a moment later: nothing came back, or the server was busy.
 pub(in crate::cluster) fn is_transient(error: &Error) -> bool {
     match error {
-        Error::Api(status) => matches!(status.code, 429 | 500 | 502 | 503 | 504),
+        Error::Api(status) => matches!(status.code, 429 | 500 | 502 | 503 | 504) && !is_not_of_its_schema(status),
         Error::HyperError(_) | Error::ReadEvents(_) => true,
         // A broken certificate or a name that does not resolve stays so.
         Error::Service(error) => tls_error(error.as_ref()).is_none() && auth_error(error.as_ref()).is_none(),
         _ => false,
     }
+}
+
+/// Whether server-side apply did not understand the object: for a field that a built-in kind does not have, the API
+/// server answers 500, as if the fault were its own.
+pub(in crate::cluster) fn is_not_of_its_schema(status: &Status) -> bool {
+    status.code == 500 && status.message.contains("failed to create typed patch object")
 }
 
 /// The API server's sentence, on one line and of bearable length.

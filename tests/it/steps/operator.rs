@@ -101,7 +101,8 @@ async fn everything_is_applied_at_the_first_run_whatever_the_files_are_called() 
     assert_eq!(deployment["status"]["availableReplicas"], 1, "the step waits for the operator");
     assert_eq!(deployment["metadata"]["managedFields"][0]["manager"], "dcctl");
 
-    assert_eq!(done(install_operator(&bench.kit).await), "5 unchanged");
+    let note = done(install_operator(&bench.kit).await);
+    assert_eq!(note, "5 unchanged", "{:?}", bench.said());
     give(&mut bench, &files(&controller("busybox:2")));
     assert_eq!(done(install_operator(&bench.kit).await), "1 configured, 4 unchanged");
 }
@@ -143,7 +144,7 @@ async fn a_manifest_that_is_rejected_is_named_with_its_place_and_the_api_server_
     let mut bench = Bench::new(&bed, "admin").await;
     bed.api().apply(NAMESPACE).expect("the bed may do everything");
     let cases = [
-        (SETTINGS.replace("data:", "dada:"), "m.yaml:2: ConfigMap dc-test/settings was rejected", "dada"),
+        (SETTINGS.replace("\ndata:", "\ndada:"), "m.yaml:2: ConfigMap dc-test/settings was rejected", "dada"),
         (SETTINGS.replace("dc-test", "dc-none"), "m.yaml:2: ConfigMap dc-none/settings was rejected", "dc-none"),
         (GADGET.to_owned(), "m.yaml:2: this cluster has no kind Gadget in test.devicechain.io/v1", "define it"),
         (
