@@ -213,11 +213,20 @@ impl Cluster {
     /// Sends a request and reads the answer; `doing` completes "could not …". At most five tries, and only of a
     /// request that may be repeated.
     pub(in crate::cluster) async fn ask<T: DeserializeOwned>(&self, ask: &Ask, doing: &str) -> Result<T, Refusal> {
+        // The library's futures are large, and every step would carry several.
+        let text = Box::pin(self.ask_for_text(ask, doing)).await?;
+        let place = self.connection().whereabouts();
+        serde_json::from_str(&text).map_err(|error| Refusal::of(kube::Error::SerdeError(error), doing, &place))
+    }
+
+    async fn ask_for_text(&self, ask: &Ask, doing: &str) -> Result<String, Refusal> {
+        let place = self.connection().whereabouts();
         let mut pauses = PAUSES.iter();
         loop {
-            let refusal = match self.ask_once(ask, doing).await {
-                Ok(answer) => return Ok(answer),
-                Err(refusal) => refusal,
+            let refusal = match timeout(LIMIT, self.client().request_text(ask.http())).await {
+                Ok(Ok(text)) => return Ok(text),
+                Ok(Err(error)) => Refusal::of(error, doing, &place),
+                Err(_) => Refusal { failure: timed_out(LIMIT, doing, &place), status: None, is_transient: true },
             };
             match pauses.next() {
                 Some(pause) if refusal.is_transient && ask.repeat == Repeat::Harmless => {
@@ -226,19 +235,6 @@ impl Cluster {
                 Some(_) | None => return Err(refusal),
             }
         }
-    }
-
-    async fn ask_once<T: DeserializeOwned>(&self, ask: &Ask, doing: &str) -> Result<T, Refusal> {
-        let place = self.connection().whereabouts();
-        let refused = |error| Refusal::of(error, doing, &place);
-        // The library's futures are large, and every step would carry one.
-        let answer = timeout(LIMIT, Box::pin(self.client().request_text(ask.http()))).await;
-        let answer = answer.map_err(|_| {
-            let failure = timed_out(LIMIT, doing, &place);
-            Refusal { failure, status: None, is_transient: true }
-        })?;
-        let text = answer.map_err(refused)?;
-        serde_json::from_str(&text).map_err(|error| refused(kube::Error::SerdeError(error)))
     }
 }
 
