@@ -129,7 +129,8 @@ impl Redactor {
             Value::Array(items) => {
                 for (index, item) in items.iter_mut().enumerate() {
                     let length = pointer.len();
-                    pointer.push_str(&format!("/{index}"));
+                    pointer.push('/');
+                    pointer.push_str(&index.to_string());
                     self.json_at(item, pointer, replaced);
                     pointer.truncate(length);
                 }
@@ -200,12 +201,10 @@ fn words(key: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut after_lower = false;
     for letter in key.chars() {
-        if !letter.is_alphanumeric() {
+        if !letter.is_alphanumeric() || letter.is_uppercase() && after_lower {
             words.push(String::new());
-        } else {
-            if letter.is_uppercase() && after_lower {
-                words.push(String::new());
-            }
+        }
+        if letter.is_alphanumeric() {
             words.last_mut().expect("there is always a last word").extend(letter.to_lowercase());
         }
         after_lower = letter.is_lowercase() || letter.is_numeric();
@@ -252,7 +251,8 @@ fn percent_encoded(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            let hex = format!("%{byte:02X}");
+            encoded.push_str(&hex);
         }
     }
     encoded

@@ -33,6 +33,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// What makes the API server answer with the metadata of objects alone.
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
+/// The same for one object.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
 /// Whether a write is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Store {
@@ -116,6 +119,22 @@ impl Ask {
         let mut ask = Ask::new(Method::PATCH, path, Repeat::Harmless).object(change);
         ask.content_type = "application/merge-patch+json";
         ask
+    }
+
+    /// Deletes exactly the object that was read. Repeating it cannot delete another one.
+    pub(in crate::cluster) fn delete(path: impl Into<String>, uid: &str, resource_version: &str) -> Ask {
+        let mut ask = Ask::new(Method::DELETE, path, Repeat::Harmless);
+        let preconditions = serde_json::json!({ "uid": uid, "resourceVersion": resource_version });
+        let options = serde_json::json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions });
+        ask.body = serde_json::to_vec(&options).expect("a JSON value can be written");
+        ask
+    }
+
+    /// Asks for the metadata of one object only.
+    #[must_use]
+    pub(in crate::cluster) fn metadata_of_one(mut self) -> Ask {
+        self.accept = METADATA;
+        self
     }
 
     /// Asks for the metadata of a list's objects only.

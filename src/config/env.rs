@@ -264,8 +264,8 @@ mod tests {
 
     #[test]
     fn an_entry_of_passwd_is_found_by_its_id() {
-        let text = "root:x:0:0:root:/root:/bin/sh\nbroken\n:x:7:7::/:/\nci:x:1001:1001:,,,:/home/ci:/bin/bash\n";
-        assert_eq!(passwd_entry(text, 1001), Some(("ci".to_owned(), PathBuf::from("/home/ci"))));
+        let text = "root:x:0:0:root:/root:/bin/sh\nbroken\n:x:7:7::/:/\nci:x:1001:1001:,,,:/home/alice:/bin/bash\n";
+        assert_eq!(passwd_entry(text, 1001), Some(("ci".to_owned(), PathBuf::from("/home/alice"))));
         assert_eq!(passwd_entry(text, 7), None);
         assert_eq!(passwd_entry(text, 42), None);
     }

@@ -46,7 +46,8 @@ pub fn examples() -> Vec<Event> {
 
 /// The line that an example makes, without its line feed.
 pub(crate) fn line(seq: u64, event: &Event) -> String {
-    let time = Timestamp::from_microsecond(1_796_012_115_123_456).expect("a valid time");
+    let elapsed = Duration::from_millis(seq * 1_250);
+    let time = Timestamp::from_microsecond(1_796_012_115_123_456).expect("a valid time") + elapsed;
     let belongs = !matches!(
         event,
         Event::RunStarted(_)
@@ -56,7 +57,7 @@ pub(crate) fn line(seq: u64, event: &Event) -> String {
             | Event::EnvironmentDropped(_)
     );
     let step = belongs.then_some("apply-infrastructure");
-    let envelope = Envelope::new(seq, time, Duration::from_millis(51_234), "01je2x4q7cv8t0r9", step, event);
+    let envelope = Envelope::new(seq, time, elapsed, "01je2x4q7cv8t0r9", step, event);
     envelope.render(&Open).trim_end().to_owned()
 }
 

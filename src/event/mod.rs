@@ -17,7 +17,7 @@
 //!
 //! # How to add an event
 //! A struct with its docs under [`facts`] that implements [`Fact`], a row in the table of [`kind`], an example in
-//! [`examples`]. The compiler and the tests name the rest.
+//! [`mod@examples`]. The compiler and the tests name the rest.
 
 pub mod envelope;
 pub mod examples;

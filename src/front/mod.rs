@@ -5,7 +5,7 @@
 //! to stop, which the supervisor sees by itself. Showing happens on a thread of its own ([`show`]), so a reader that
 //! stands still delays neither a request to stop nor the end.
 //!
-//! There is one writer of the journal at a time. The front writes it before the supervisor starts ([`refuse`]: a
+//! There is one writer of the journal at a time. The front writes it before the supervisor starts ([`refuse()`]: a
 //! command that never became a run) and after it is gone without a verdict ([`aftermath`]).
 
 mod aftermath;

@@ -2,7 +2,7 @@
 //!
 //! [`LeaseStore`] has exactly the five requests that the protocol makes, each with the answers that matter to it. The
 //! API server is one store ([`crate::lock::lease_api`]); the other is a twin in memory with the same semantics, for
-//! tests ([`crate::lock::twin`]).
+//! tests (`twin`).
 
 use std::future::Future;
 

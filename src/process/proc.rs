@@ -137,6 +137,14 @@ pub(crate) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
+/// From where processes are seen: the machine's name and the number space of its processes. Two containers that share
+/// a disk do not see one another's.
+pub(crate) fn place() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    format!("{}/{}", name.trim(), space.display())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

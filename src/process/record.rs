@@ -56,6 +56,8 @@ pub struct Recorded {
     pub started: u64,
     /// Which start of the machine that was.
     pub boot: String,
+    /// Where the process can be seen from: the machine's name and the number space of its processes.
+    pub place: String,
     /// The value of `DCCTL_RUN` in its environment.
     pub tag: String,
 }
@@ -64,7 +66,7 @@ impl Recorded {
     /// A record of a process that runs now.
     pub(crate) fn of(pid: u32, name: &str, tag: &str) -> Recorded {
         let started = Stat::of(pid).map_or(0, |stat| stat.started);
-        Recorded { name: name.to_owned(), pid, started, boot: proc::boot_id(), tag: tag.to_owned() }
+        Recorded { name: name.to_owned(), pid, started, boot: proc::boot_id(), place: proc::place(), tag: tag.to_owned() }
     }
 
     /// Reads the record at `base`, whatever it was renamed to; none when there is none.
@@ -82,12 +84,20 @@ impl Recorded {
         Ok(None)
     }
 
-    /// Whether the process can be shown not to run any more: no process of this machine is the one recorded. Only
-    /// true on the machine that made the record.
+    /// Whether the process can be shown not to run any more. From another machine or another container, where it could
+    /// not be seen, nothing can be shown.
     pub fn is_over(&self) -> bool {
+        if !self.is_here() {
+            return false;
+        }
         let same_boot = proc::boot_id() == self.boot;
         let lives = Stat::of(self.pid).is_some_and(|stat| stat.started == self.started && !stat.is_over());
         !(same_boot && lives)
+    }
+
+    /// Whether the process could be seen from here, if it lives.
+    pub fn is_here(&self) -> bool {
+        self.place == proc::place()
     }
 }
 
@@ -147,6 +157,8 @@ mod tests {
         let mine = Recorded::of(std::process::id(), "me", "run/step");
         assert!(!mine.is_over());
         assert!(Recorded { started: mine.started + 1, ..mine.clone() }.is_over());
-        assert!(Recorded { boot: "another".to_owned(), ..mine }.is_over());
+        assert!(Recorded { boot: "another".to_owned(), ..mine.clone() }.is_over());
+        let elsewhere = Recorded { boot: "another".to_owned(), place: "another".to_owned(), ..mine };
+        assert!(!elsewhere.is_over());
     }
 }

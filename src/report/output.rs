@@ -61,9 +61,9 @@ impl Tail {
     /// Everything that is kept.
     pub(crate) fn text(&self) -> String {
         let (left_out, lines) = self.last(usize::MAX);
-        let mut text = String::with_capacity(self.bytes);
+        let mut text = String::new();
         if left_out > 0 {
-            text.push_str(&format!("[{left_out} earlier lines are left out]\n"));
+            text = format!("[{left_out} earlier lines are left out]\n");
         }
         for line in lines {
             text.push_str(line);
@@ -80,10 +80,10 @@ pub(crate) fn readable(text: &str) -> Cow<'_, str> {
         #[serde(rename = "@message")]
         message: String,
     }
-    if text.starts_with("{\"@") {
-        if let Ok(Machine { message }) = serde_json::from_str(text) {
-            return Cow::Owned(plain(&message).into_owned());
-        }
+    if text.starts_with("{\"@")
+        && let Ok(Machine { message }) = serde_json::from_str(text)
+    {
+        return Cow::Owned(plain(&message).into_owned());
     }
     plain(text)
 }

@@ -47,6 +47,16 @@ pub(crate) struct Case {
     pub(crate) output: Option<String>,
 }
 
+impl Case {
+    /// It did not go well.
+    pub(crate) fn is_bad(&self) -> bool {
+        match self.result {
+            CaseResult::Passed | CaseResult::Skipped(_) => false,
+            CaseResult::Failed(_) | CaseResult::Errored(_) => true,
+        }
+    }
+}
+
 /// How a case went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CaseResult {

@@ -139,7 +139,7 @@ impl Story {
         self.seen
     }
 
-    fn to_the_infrastructure(&mut self) {
+    fn reach_the_infrastructure(&mut self) {
         self.say(ToolChecked { tool: "OpenTofu".into(), version: "1.11.4".into(), path: "/usr/bin/tofu".into() });
         self.say(ToolChecked { tool: "Helm".into(), version: "4.0.1".into(), path: "/usr/bin/helm".into() });
         self.start(0);
@@ -211,7 +211,7 @@ pub(crate) fn failed(code: Code, message: &str) -> Failed {
 /// Everything goes well.
 pub(crate) fn success() -> Vec<Seen> {
     let mut story = Story::bootstrap();
-    story.to_the_infrastructure();
+    story.reach_the_infrastructure();
     for address in ADDRESSES {
         story.say(ResourceStarted { address: address.into(), action: "create".into() });
     }
@@ -270,7 +270,7 @@ pub(crate) fn success() -> Vec<Seen> {
 /// A resource fails while another is being created.
 pub(crate) fn failing_apply() -> Vec<Seen> {
     let mut story = Story::bootstrap();
-    story.to_the_infrastructure();
+    story.reach_the_infrastructure();
     for address in &ADDRESSES[..3] {
         story.say(ResourceStarted { address: (*address).into(), action: "create".into() });
     }
@@ -302,6 +302,44 @@ pub(crate) fn failing_apply() -> Vec<Seen> {
         finished.counts.steps = StepCounts { done: 4, failed: 1, skipped: 4 };
         finished.counts.resources = ResourceCounts { created: 2, failed: 1, ..ResourceCounts::default() };
         finished.next = vec![Code::InfrastructureFailed.row().remedy.into()];
+    })
+}
+
+/// The bundle is wrong, so nothing was planned.
+pub(crate) fn refused() -> Vec<Seen> {
+    let mut story = Story { seen: Vec::new(), now: 0, step: None, began: 0, done: 0 };
+    story.say(RunStarted {
+        schema: SCHEMA_ID.into(),
+        schema_version: SCHEMA_VERSION.into(),
+        dcctl: "0.1.0".into(),
+        command: "bootstrap".into(),
+        instance: Some("demo".into()),
+        bundle: None,
+        kube_context: Some("demo-cluster".into()),
+        server: None,
+        holder: None,
+        ci: None,
+        run_dir: None,
+        stop_budget: None,
+        dry_run: false,
+    });
+    story.later(3);
+    let message = "demo/bundle.yaml line 12: instance.chart has no field \"relase\"";
+    let failure = Failed { hints: vec!["did you mean \"release\"?".into()], ..failed(Code::BundleInvalid, message) };
+    story.say(Diagnostic {
+        severity: Severity::Error,
+        code: Some(failure.code.clone()),
+        origin: "dcctl".into(),
+        summary: message.into(),
+        detail: String::new(),
+        address: None,
+        source: None,
+    });
+    story.finish(|finished| {
+        finished.outcome = RunOutcome::Refused;
+        finished.exit_code = 3;
+        finished.failure = Some(failure);
+        finished.lock = LockEnd::NeverTaken;
     })
 }
 
@@ -383,7 +421,7 @@ fn interrupted(story: &mut Story) {
 /// Asked to stop in mid-apply; everything in flight is finished.
 pub(crate) fn stopped() -> Vec<Seen> {
     let mut story = Story::bootstrap();
-    story.to_the_infrastructure();
+    story.reach_the_infrastructure();
     interrupted(&mut story);
     story.later(1_750);
     story.created(ADDRESSES[1], 20_000);
@@ -403,7 +441,7 @@ pub(crate) fn stopped() -> Vec<Seen> {
 /// Asked to stop in mid-apply; the tool dies with a resource in flight and leaves a process behind.
 pub(crate) fn partial() -> Vec<Seen> {
     let mut story = Story::bootstrap();
-    story.to_the_infrastructure();
+    story.reach_the_infrastructure();
     interrupted(&mut story);
     story.later(4_000);
     story.tofu_ended(1, 23_000);

@@ -1,7 +1,7 @@
 //! One run, from its first event to its verdict: the bridge between the islands.
 //!
-//! A run is two processes of the same program. The front hands a [`Spec`] to the supervisor ([`start`]); the supervisor
-//! ([`supervise`]) owns everything else: the lock, the tools, the journal, the reports.
+//! A run is two processes of the same program. The front hands a [`Spec`] to the supervisor ([`start()`]); the supervisor
+//! ([`supervise()`]) owns everything else: the lock, the tools, the journal, the reports.
 //!
 //! # How to read it
 //! [`machine`] decides what is next and [`verdict`] how it ended, both pure. `engine` is the select loop, `work` does

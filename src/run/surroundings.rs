@@ -52,6 +52,7 @@ async fn find(spec: Rc<Spec>, clock: Arc<dyn Clock>, stop: StopWatch, send: Upda
         keep_output: spec.keep_output,
         environment: spec.environment.clone(),
         redactor: spec.redactor(),
+        outputs: step::Outputs::default(),
         limits: Limits { budget: spec.stop_after, ..Limits::default() },
         stop,
         updates: send,

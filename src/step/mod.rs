@@ -12,7 +12,23 @@ pub mod manifests;
 pub mod readiness;
 pub mod record;
 
+// The steps that run programs.
+mod command;
+mod helm;
+mod helm_plan;
+mod helm_release;
+mod helm_says;
+mod helm_values;
+mod tofu;
+mod tofu_end;
+mod tofu_root;
+mod tofu_state;
+mod tofu_ui;
+
+// What both kinds share.
+mod invoke;
 mod perform;
+mod tools;
 mod updates;
 
 use std::path::PathBuf;
@@ -25,7 +41,14 @@ use crate::failure::Failure;
 use crate::process;
 use crate::redact::Redactor;
 
-pub use perform::{find_helm, find_tofu, kept, perform, record_failure, refuse_local_state_in_ci};
+pub use command::{build_images, verify};
+pub use helm::install as install_chart;
+pub use invoke::{PRIVATE, RECORDS};
+pub use perform::{perform, refuse_local_state_in_ci};
+pub use record::record_failure;
+pub use tofu::{Outputs, apply as apply_root, refuse_local_state};
+pub use tofu_state::{Lineage, Part, kept, lineage};
+pub use tools::{find_helm, find_tofu};
 pub use updates::{Updates, UpdatesReceiver, updates};
 
 /// Whether a step may write.
@@ -83,6 +106,8 @@ pub struct Kit {
     pub environment: Vec<(String, String)>,
     /// What must never be said.
     pub redactor: Redactor,
+    /// What the OpenTofu roots of this run gave, for the chart.
+    pub outputs: Outputs,
     /// How long a stop and each wait in it may take.
     pub limits: process::Limits,
     /// The stop token.

@@ -1,34 +1,35 @@
 //! Which function does which step.
 
-use std::path::{Path, PathBuf};
-
 use crate::config::Bundle;
-use crate::failure::{Code, Failure};
+use crate::failure::Failure;
 use crate::pipeline::Action;
-use crate::step::{Kit, Outcome, Tool, declaration, guard, manifests, readiness, record};
+use crate::step::{
+    Kit, Outcome, Part, apply_root, build_images, declaration, guard, install_chart, manifests, readiness, record,
+    refuse_local_state, verify,
+};
 
 /// Does one step. The claim and the look at the surroundings are the run's own.
 pub async fn perform(kit: &Kit, action: Action) -> Outcome {
     match action {
+        Action::BuildImages => build_images(kit).await,
         Action::InstallOperator => manifests::install_operator(kit).await,
+        Action::ApplyPrerequisites => apply_root(kit, Part::Prerequisites).await,
         Action::RecordInstall => record::record_install(kit).await,
         Action::CheckCluster => guard::check_cluster(kit).await,
         Action::DeclareInstance => declaration::declare_instance(kit).await,
+        Action::ApplyInfrastructure => apply_root(kit, Part::Infrastructure).await,
+        Action::InstallChart => install_chart(kit).await,
         Action::WaitForReadiness => readiness::wait_for_readiness(kit).await,
+        Action::Verify => verify(kit).await,
         Action::RecordPhase => record::record_phase(kit).await,
-        _ => Outcome::Nothing("not there yet".to_owned()),
+        Action::CheckSurroundings | Action::ClaimCluster => unreachable!("the run itself does {}", action.title()),
     }
 }
-pub use record::record_failure;
-pub async fn find_tofu(_kit: &Kit, _given: Option<&Path>) -> Result<Tool, Failure> {
-    Ok(Tool { path: "/bin/true".into(), version: "0".to_owned() })
-}
-pub async fn find_helm(_kit: &Kit, _given: Option<&Path>) -> Result<Tool, Failure> {
-    Ok(Tool { path: "/bin/true".into(), version: "0".to_owned() })
-}
-pub fn kept(_run: &Path, _state: &Path) -> Vec<(String, PathBuf)> {
-    Vec::new()
-}
-pub fn refuse_local_state_in_ci(_b: &Bundle, _ci: bool, _given: bool) -> Result<(), Failure> {
-    Ok(())
+
+/// Refuses, in CI, to keep OpenTofu's state where the job's end takes it away.
+///
+/// # Errors
+/// When a root keeps its state on this machine and nobody said where.
+pub fn refuse_local_state_in_ci(bundle: &Bundle, ci: bool, given: bool) -> Result<(), Failure> {
+    if ci && !given { refuse_local_state(bundle) } else { Ok(()) }
 }

@@ -48,14 +48,14 @@ impl Fact for ObjectApplied {
         let change = match (self.dry_run, self.action) {
             (true, change) => change.would(),
             (false, ObjectChange::Unchanged) => "is as it should be",
-            (false, change) => return format!("{object} was {}{}", change.word(), self.from_whom()),
+            (false, change) => return format!("{object} was {}{}", change.word(), self.former_owners()),
         };
-        format!("{object} {change}{}", self.from_whom())
+        format!("{object} {change}{}", self.former_owners())
     }
 }
 
 impl ObjectApplied {
-    fn from_whom(&self) -> String {
+    fn former_owners(&self) -> String {
         if self.taken_over.is_empty() {
             return String::new();
         }

@@ -97,17 +97,11 @@ impl Fact for RunStarted {
     }
 
     fn message(&self) -> String {
-        let mut said = format!("dcctl {} starts {}", self.dcctl, self.subject());
-        if let Some(bundle) = &self.bundle {
-            said.push_str(&format!(" from bundle {} {}", bundle.name, bundle.version));
-        }
-        if let Some(context) = &self.kube_context {
-            said.push_str(&format!(" on {context}"));
-        }
-        if self.dry_run {
-            said.push_str("; this is a dry run, nothing will be written");
-        }
-        said
+        let from = self.bundle.as_ref().map(|bundle| format!(" from bundle {} {}", bundle.name, bundle.version));
+        let on = self.kube_context.as_ref().map(|context| format!(" on {context}"));
+        let dry = if self.dry_run { "; this is a dry run, nothing will be written" } else { "" };
+        let (from, on) = (from.unwrap_or_default(), on.unwrap_or_default());
+        format!("dcctl {} starts {}{from}{on}{dry}", self.dcctl, self.subject())
     }
 }
 

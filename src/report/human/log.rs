@@ -55,8 +55,8 @@ struct Step {
     in_flight: InFlight,
     program: Option<(String, Duration)>,
     tail: Tail,
-    /// A tool or dcctl said what is wrong.
-    explained: bool,
+    /// What a tool or dcctl said is wrong.
+    errors: Vec<String>,
 }
 
 impl Log {
@@ -195,7 +195,7 @@ impl Log {
             in_flight: InFlight::default(),
             program: None,
             tail: Tail::new(TAIL_BYTES),
-            explained: false,
+            errors: Vec::new(),
         });
         let place = format!("{}/{}", started.index, started.total);
         let row = Row::new().say(Style::Dim, &place).pad_to(CONTENT).say(Style::Bold, &started.title);
@@ -263,8 +263,13 @@ impl Log {
     fn diagnose(&mut self, diagnostic: &Diagnostic, cut: Option<&u64>) -> Vec<Row> {
         if diagnostic.severity == Severity::Error {
             self.gathered.diagnose(diagnostic);
-            if let Some(step) = &mut self.step {
-                step.explained = true;
+            match &mut self.step {
+                Some(step) => step.errors.push(diagnostic.summary.clone()),
+                // A refusal: the verdict follows at once and says the same.
+                None if !self.begun && diagnostic.detail.is_empty() && diagnostic.source.is_none() => {
+                    return Vec::new();
+                }
+                None => {}
             }
         }
         let (style, sign) = match diagnostic.severity {
@@ -352,9 +357,10 @@ impl Step {
             return Vec::new();
         }
         let why = failure.map_or("", |failure| failure.message.as_str());
+        let why = if self.errors.iter().any(|said| said == why) { "" } else { why };
         let mut rows: Vec<Row> = self.in_flight.whats().map(|what| Style::Plain.row(CONTENT + 2, what)).collect();
         self.in_flight.clear();
-        if !self.explained && !self.tail.is_empty() {
+        if self.errors.is_empty() && !self.tail.is_empty() {
             let (before, lines) = self.tail.last(TAIL_LINES);
             let title = if before > 0 { "the end of what it printed:" } else { "what it printed:" };
             rows.push(Style::Dim.row(CONTENT + 2, title));

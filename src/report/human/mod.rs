@@ -77,8 +77,8 @@ pub struct Human<W: Write> {
     screen: Screen,
     width: usize,
     log: Log,
-    /// The live line is on the screen.
-    live: bool,
+    /// The live line as it is on the screen; empty when there is none.
+    live: String,
     /// What the clock showed when the run was this old, to go on reckoning between events.
     anchor: Option<(Instant, Duration)>,
 }
@@ -93,7 +93,7 @@ impl<W: Write> Human<W> {
             screen,
             width: width.max(NARROWEST),
             log: Log::new(output, screen),
-            live: false,
+            live: String::new(),
             anchor: None,
         }
     }
@@ -142,21 +142,23 @@ impl<W: Write> Human<W> {
 
     /// Writes whole lines and, on a terminal, the live line below them.
     fn show(&mut self, rows: &[Row], status: Option<Row>) -> io::Result<()> {
+        let mut live = String::new();
+        if let (Screen::Live, Some(status)) = (self.screen, status) {
+            status.render_live(self.width - 1, self.color, &mut live);
+        }
+        if rows.is_empty() && live == self.live {
+            // Most events of a busy tool change nothing that is shown.
+            return Ok(());
+        }
         let mut text = String::new();
-        if self.live {
+        if !self.live.is_empty() {
             text.push_str(ERASE);
         }
         for row in rows {
             row.render(self.width, self.color, &mut text);
         }
-        self.live = false;
-        if let (Screen::Live, Some(status)) = (self.screen, status) {
-            status.render_live(self.width - 1, self.color, &mut text);
-            self.live = true;
-        }
-        if text.is_empty() {
-            return Ok(());
-        }
+        text.push_str(&live);
+        self.live = live;
         self.out.write_all(text.as_bytes())?;
         self.out.flush()
     }

@@ -107,13 +107,13 @@ impl Resources {
             Some((_, number)) => *number += 1,
             None => self.done.push((deed, 1)),
         }
-        Some(self.line(Style::Good, deed.sign, address, deed.done, ms, width))
+        Some(self.line((Style::Good, deed.sign), address, deed.done, ms, width))
     }
 
     pub(super) fn fail(&mut self, address: &str, action: &str, ms: u64, width: usize) -> Row {
         self.failed += 1;
         let word = format!("not {}", Deed::of(action).done);
-        self.line(Style::Bad, "✗", address, &word, ms, width)
+        self.line((Style::Bad, "✗"), address, &word, ms, width)
     }
 
     /// `3 created, 1 failed`; nothing when nothing was changed. When the plan was only made, `4 to create`.
@@ -140,7 +140,8 @@ impl Resources {
         parts.join(", ")
     }
 
-    fn line(&mut self, style: Style, sign: &str, address: &str, word: &str, ms: u64, width: usize) -> Row {
+    fn line(&mut self, sign: (Style, &str), address: &str, word: &str, ms: u64, width: usize) -> Row {
+        let (style, sign) = sign;
         self.column = self.column.max(columns(address));
         let column = self.column(width);
         let row = Row::new().indent(CONTENT).say(style, sign).say(Style::Plain, " ").hang_here();

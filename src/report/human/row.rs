@@ -159,12 +159,12 @@ impl Row {
         let mut gap = 0;
         let mut open = false;
         for (style, text) in &self.spans {
-            let mut quotes = text.matches('`').count();
+            let mut left = text.matches('`').count();
             let mut quoted = false;
             for letter in text.chars() {
                 if letter == '`' {
-                    quotes -= 1;
-                    quoted = !quoted && quotes > 0;
+                    left -= 1;
+                    quoted = !quoted && left > 0;
                 }
                 if letter == ' ' && !quoted {
                     gap += 1;
@@ -216,7 +216,9 @@ impl Brush<'_> {
                 self.out.push_str("\u{1b}[0m");
             }
             if style != Style::Plain {
-                self.out.push_str(&format!("\u{1b}[{}m", style.codes()));
+                self.out.push_str("\u{1b}[");
+                self.out.push_str(style.codes());
+                self.out.push('m');
             }
         }
         self.style = style;

@@ -156,6 +156,19 @@ fn blocked_by_a_lock_that_looks_stale() {
 }
 
 #[test]
+fn refused_before_anything_was_planned() {
+    insta::assert_snapshot!(log(&stories::refused()), @r#"
+    dcctl 0.1.0  bootstrap demo
+      cluster     demo-cluster
+
+      why         demo/bundle.yaml line 12: instance.chart has no field "relase"
+      do now      did you mean "release"?
+
+    bootstrap demo was refused: exit code 3 (config.bundle), the lock was never taken
+    "#);
+}
+
+#[test]
 fn a_stop_that_ends_cleanly() {
     insta::assert_snapshot!(log_from("5/9", &stories::stopped()), @r#"
     5/9  Apply infrastructure
@@ -334,13 +347,29 @@ fn on_a_terminal_one_live_line_is_rewritten_in_place() {
     }
     human.out.clear();
     let at = |seconds| Instant::since_boot(Duration::from_secs(seconds));
-    for second in [100, 101, 103] {
+    for second in [100, 100, 101, 103] {
         human.tick(at(second)).expect("a vector takes it");
     }
     human.finish().expect("a vector takes it");
     let live = |seconds: u64| format!("\r\u{1b}[2K     … creating module.broker.demo_object.primary ({seconds}s)");
-    let expected = format!("{}{}{}\r\u{1b}[2K", live(0), live(1), live(3));
+    let expected = format!("{}{}\r\u{1b}[2K", live(1), live(3));
     assert_eq!(String::from_utf8(out).expect("UTF-8"), expected);
+}
+
+#[test]
+fn what_changes_nothing_on_the_screen_writes_nothing() {
+    let journal = failing_chart();
+    let first = journal.iter().position(|seen| seen.type_name == "process.output").expect("output");
+    let mut out = Vec::new();
+    let mut human = Human::new(&mut out, TERMINAL);
+    for seen in &journal[..first] {
+        human.take(seen).expect("a vector takes it");
+    }
+    human.out.clear();
+    for seen in &journal[first..first + 30] {
+        human.take(seen).expect("a vector takes it");
+    }
+    assert_eq!(String::from_utf8(out).expect("UTF-8"), "");
 }
 
 #[test]

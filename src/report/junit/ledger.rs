@@ -213,10 +213,8 @@ impl Step {
 
     fn take(&mut self, event: &Event) {
         match event {
-            Event::ProcessStarted(started) => {
-                if started.program.starts_with(VERIFY) {
-                    self.set(&started.program, ThingState::Started { action: "verify".to_owned() });
-                }
+            Event::ProcessStarted(started) if started.program.starts_with(VERIFY) => {
+                self.set(&started.program, ThingState::Started { action: "verify".to_owned() });
             }
             Event::ProcessFinished(finished) => self.finish(finished),
             Event::ProcessOutput(output) => self.output.push(&output.text, output.more),

@@ -85,25 +85,19 @@ fn class(ledger: &Ledger, step: &str) -> String {
 
 /// A case for the run as a whole: there is one when the run did not get as far as a plan, or when it did not end well
 /// and no other case says so.
-fn whole_run<'a>(ledger: &Ledger, others: impl Iterator<Item = &'a Case>) -> Option<Case> {
+fn whole_run<'a>(ledger: &Ledger, others: impl IntoIterator<Item = &'a Case>) -> Option<Case> {
     let result = match &ledger.verdict {
         None if ledger.steps.is_empty() => {
             CaseResult::Errored(Why::new("Interrupted", "interrupted before anything was planned"))
         }
         None => return None,
         Some(verdict) if verdict.exit_code == 0 => return None,
+        Some(_) if others.into_iter().any(Case::is_bad) => return None,
         Some(verdict) => {
-            let mut bad = others.filter(|case| matches!(case.result, CaseResult::Failed(_) | CaseResult::Errored(_)));
-            if bad.next().is_some() {
-                return None;
-            }
-            match &verdict.failure {
-                Some(failure) => judged(failure, ledger.stop.as_ref(), details(failure, &ledger.diagnostics)),
-                None => {
-                    let message = format!("the run ended with exit code {}", verdict.exit_code);
-                    CaseResult::Errored(Why::new("Unexplained", message))
-                }
-            }
+            let message = format!("the run ended with exit code {}", verdict.exit_code);
+            let explained = |failure| judged(failure, ledger.stop.as_ref(), details(failure, &ledger.diagnostics));
+            let unexplained = || CaseResult::Errored(Why::new("Unexplained", message));
+            verdict.failure.as_ref().map_or_else(unexplained, explained)
         }
     };
     let time = ledger.verdict.as_ref().map_or(Duration::ZERO, |verdict| Duration::from_millis(verdict.duration_ms));
@@ -165,16 +159,17 @@ fn release(ledger: &Ledger, claim: &Step) -> Case {
 }
 
 fn step_case(ledger: &Ledger, step: &Step, thrift: Thrift) -> Case {
-    let result = step_result(ledger, step);
-    let bad = matches!(result, CaseResult::Failed(_) | CaseResult::Errored(_));
-    let show = bad && thrift < Thrift::Output && !step.output.is_empty();
-    Case {
+    let mut case = Case {
         class: class(ledger, &step.id),
         name: "step".to_owned(),
         time: step.ended.as_ref().map_or(Duration::ZERO, |ended| Duration::from_millis(ended.duration_ms)),
-        result,
-        output: show.then(|| step.output.text()),
+        result: step_result(ledger, step),
+        output: None,
+    };
+    if case.is_bad() && thrift < Thrift::Output && !step.output.is_empty() {
+        case.output = Some(step.output.text());
     }
+    case
 }
 
 fn step_result(ledger: &Ledger, step: &Step) -> CaseResult {
@@ -182,8 +177,7 @@ fn step_result(ledger: &Ledger, step: &Step) -> CaseResult {
     match (ended.outcome, &ended.failure) {
         (StepOutcome::Done | StepOutcome::Nothing, _) => CaseResult::Passed,
         (StepOutcome::Failed, Some(failure)) => {
-            let mut details = details(failure, &step.diagnostics);
-            details.push_str(&named("Nobody saw the end of", &ended.unfinished));
+            let details = details(failure, &step.diagnostics) + &unseen(&ended.unfinished);
             judged(failure, ledger.stop.as_ref(), details)
         }
         (StepOutcome::Failed, None) => CaseResult::Failed(Why::new("StepFailed", format!("{} failed", step.title))),
@@ -195,13 +189,10 @@ fn step_result(ledger: &Ledger, step: &Step) -> CaseResult {
 fn stopped(ledger: &Ledger, step: &Step, ended: &StepFinished) -> CaseResult {
     let mut why = match (&ledger.lock.lost, &ledger.stop) {
         (Some(lost), _) => Why::new("LockLost", &lost.text),
-        (None, Some(stop)) => Why::new("Interrupted", format!("{} was stopped: {}", step.title, asked(stop))),
+        (None, Some(request)) => Why::new("Interrupted", format!("{} was stopped: {}", step.title, asked(request))),
         (None, None) => Why::new("Interrupted", format!("{} was stopped", step.title)),
     };
-    if !ended.note.is_empty() {
-        why.details.push_str(&format!("{}\n", ended.note));
-    }
-    why.details.push_str(&named("Nobody saw the end of", &ended.unfinished));
+    why.details = format!("{}\n{}", ended.note, unseen(&ended.unfinished));
     CaseResult::Errored(why)
 }
 
@@ -314,44 +305,40 @@ fn asked(stop: &StopRequested) -> String {
 
 /// What there is to say beyond the message of a failure.
 fn details(failure: &Failed, diagnostics: &[Diagnostic]) -> String {
-    let mut text = String::new();
-    for cause in &failure.causes {
-        text.push_str(&format!("because: {cause}\n"));
-    }
-    for hint in &failure.hints {
-        text.push_str(&format!("what to do: {hint}\n"));
-    }
-    text.push_str(&format!("code: {}\n", failure.code));
-    text.push_str(&told(diagnostics.iter().filter(|said| said.severity == Severity::Error)));
-    text.push_str(&told(diagnostics.iter().filter(|said| said.severity == Severity::Warning)));
-    text
+    let mut lines: Vec<String> = failure.causes.iter().map(|cause| format!("because: {cause}")).collect();
+    lines.extend(failure.hints.iter().map(|hint| format!("what to do: {hint}")));
+    lines.push(format!("code: {}\n", failure.code));
+    let (errors, warnings): (Vec<_>, Vec<_>) = diagnostics.iter().partition(|said| said.severity == Severity::Error);
+    lines.join("\n") + &told(errors.into_iter().chain(warnings))
 }
 
 /// Diagnostics in full.
 fn told<'a>(diagnostics: impl Iterator<Item = &'a Diagnostic>) -> String {
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for said in diagnostics {
         let word = match said.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        text.push_str(&format!("\n{} {word}: {}\n", said.origin, said.summary));
-        for line in [&said.address, &said.source].into_iter().flatten() {
-            text.push_str(&format!("  {line}\n"));
-        }
+        lines.push(format!("\n{} {word}: {}", said.origin, said.summary));
+        lines.extend([&said.address, &said.source].into_iter().flatten().map(|about| format!("  {about}")));
         if !said.detail.is_empty() {
-            text.push_str(&format!("{}\n", said.detail.trim_end()));
+            lines.push(said.detail.trim_end().to_owned());
         }
     }
-    text
+    if lines.is_empty() { String::new() } else { lines.join("\n") + "\n" }
 }
 
-fn named(what: &str, names: &[String]) -> String {
-    if names.is_empty() { String::new() } else { format!("{what}:\n  {}\n", names.join("\n  ")) }
+fn unseen(addresses: &[String]) -> String {
+    if addresses.is_empty() { String::new() } else { format!("Nobody saw the end of:\n  {}\n", addresses.join("\n  ")) }
 }
 
 /// `infrastructure.failed` as `InfrastructureFailed`.
 fn camel(code: &str) -> String {
-    let words = code.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    words.map(|word| format!("{}{}", word[..1].to_ascii_uppercase(), &word[1..])).collect()
+    let mut name = String::new();
+    for word in code.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty()) {
+        name.push_str(&word[..1].to_ascii_uppercase());
+        name.push_str(&word[1..]);
+    }
+    name
 }

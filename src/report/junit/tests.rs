@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::event::{LockClaimed, ResourceCompleted, RunOutcome, Seen, StepOutcome};
+use crate::event::{LockClaimed, ResourceCompleted, Seen, StepOutcome};
 use crate::failure::Code;
 use crate::report::junit::{Junit, READABLE_BY_ALL};
 use crate::report::stories::{self, HOLDER, Story};
@@ -21,16 +21,18 @@ fn report(journal: &[Seen]) -> String {
 
 /// Every suite with its cases in order, each with how it went: `passed`, or the element, its type and its message.
 fn told(journal: &[Seen]) -> String {
-    tell(&report(journal))
+    tell_from(&report(journal), Some("build-01"))
 }
 
-fn tell(xml: &str) -> String {
+/// `host` is the holder's, when there is one.
+fn tell_from(xml: &str, host: Option<&str>) -> String {
     let document = roxmltree::Document::parse(xml).expect("well formed");
     let mut identities = HashSet::new();
     let mut lines = Vec::new();
     for suite in document.root_element().children() {
         lines.push(suite.attribute("name").expect("a name").to_owned());
-        assert_eq!((suite.attribute("package"), suite.attribute("hostname")), (Some(""), Some("build-01")));
+        let hostname = suite.attribute("hostname").expect("a host");
+        assert_eq!((suite.attribute("package"), hostname), (Some(""), host.unwrap_or(hostname)));
         for case in suite.children().filter(|node| node.has_tag_name("testcase")) {
             let class = case.attribute("classname").expect("a class");
             let name = case.attribute("name").expect("a name");
@@ -185,21 +187,9 @@ fn a_run_that_is_cut_off_anywhere_leaves_a_report_that_claims_nothing() {
 
 #[test]
 fn a_refusal_before_anything_was_planned_is_one_error() {
-    let mut journal = stories::success();
-    journal.drain(1..journal.len() - 1);
-    let mut story = Story::bootstrap();
-    story.later(1);
-    let failure = stories::failed(Code::ToolMissing, "there is no OpenTofu on this machine");
-    let last = story.finish(|finished| {
-        finished.outcome = RunOutcome::Refused;
-        finished.exit_code = 4;
-        finished.failure = Some(failure);
-    });
-    journal[1] = last.last().expect("a verdict").clone();
-    assert_eq!(
-        told(&journal),
-        "dcctl.steps\n  run run: error dcctl.SurroundingsToolMissing: there is no OpenTofu on this machine"
-    );
+    let said = "instance.chart has no field \"relase\"";
+    let told = tell_from(&report(&stories::refused()), None);
+    assert_eq!(told, format!("dcctl.steps\n  run run: error dcctl.ConfigBundle: demo/bundle.yaml line 12: {said}"));
 }
 
 #[test]

@@ -118,6 +118,7 @@ fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Up
         keep_output: false,
         environment: Vec::new(),
         redactor: Redactor::default(),
+        outputs: dcctl::step::Outputs::default(),
         limits: Limits::default(),
         stop,
         updates,

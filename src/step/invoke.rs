@@ -1,0 +1,331 @@
+//! Runs one program for a step: where its files lie, which environment it gets, who hears what it says.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::failure::{Code, Failure};
+use crate::process::{self, Ended, Manner, Room, Sign, Sink, Spec};
+use crate::step::{Kit, Update};
+
+/// The folder of the run directory for what is removed at the run's end: variables, values, copies, saved plans.
+pub const PRIVATE: &str = "private";
+
+/// The folder of the run directory for the raw output of tools.
+pub(crate) const OUTPUT: &str = "output";
+
+/// The folder of the run directory for the records of tools: which process each was, and whether its end was seen.
+pub const RECORDS: &str = "tools";
+
+/// The ending of files that say what a program is about.
+pub(crate) const ABOUT: &str = ".about.json";
+
+/// The most of an answer that is read into memory, in bytes. A state with very many outputs has some megabytes.
+const LONGEST_ANSWER: u64 = 64 << 20;
+
+/// What becomes of a program's raw output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Raw {
+    /// It is kept if the user asked for that.
+    AsAsked,
+    /// It may carry secrets, and is removed whatever the user asked for.
+    Secret,
+}
+
+/// A program to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    /// What people call it: `tofu apply`.
+    pub(crate) name: String,
+    /// The program.
+    pub(crate) program: PathBuf,
+    /// Its arguments.
+    pub(crate) args: Vec<OsString>,
+    /// What it gets beside the environment of all tools.
+    pub(crate) env: Vec<(&'static str, OsString)>,
+    /// Its working folder.
+    pub(crate) cwd: PathBuf,
+    /// How it may be stopped.
+    pub(crate) manner: Manner,
+    /// What its lines tell.
+    pub(crate) signs: fn(&str) -> Option<Sign>,
+    /// How long it may take.
+    pub(crate) timeout: Option<Duration>,
+    /// What becomes of its output.
+    pub(crate) raw: Raw,
+    /// What it is about, as JSON: written beside its record, for a later run that finds its work half done.
+    pub(crate) about: Option<Vec<u8>>,
+}
+
+impl Call {
+    /// A program that only reads or prepares, in the run directory.
+    pub(crate) fn query(kit: &Kit, name: &str, program: &Path, args: &[&str]) -> Call {
+        Call {
+            name: name.to_owned(),
+            program: program.to_owned(),
+            args: args.iter().map(OsString::from).collect(),
+            env: Vec::new(),
+            cwd: kit.run_dir.clone(),
+            manner: Manner::Query,
+            signs: |_| None,
+            timeout: None,
+            raw: Raw::AsAsked,
+            about: None,
+        }
+    }
+
+    /// Runs it. `hear` gets every update first, and returns what of it is for others to hear.
+    ///
+    /// # Errors
+    /// When it could not be started, or its files could not be made.
+    pub(crate) async fn run(
+        self,
+        kit: &Kit,
+        hear: impl FnMut(process::Update) -> Option<process::Update>,
+    ) -> Result<Done, Failure> {
+        let files = Files::make(kit, &self.name, self.raw)?;
+        if let Some(about) = &self.about {
+            write_private(&about_path(&files.record), about)?;
+        }
+        let name = self.name.clone();
+        let spec = self.spec(kit, &files);
+        let sink = Forward { kit, name, hear };
+        let ended = process::drive(spec, kit.limits, kit.stop.clone(), kit.clock.as_ref(), sink).await?;
+        Ok(Done { ended, files })
+    }
+
+    fn spec(self, kit: &Kit, files: &Files) -> Spec {
+        let step = files.record.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let tracked = |(name, _): &(OsString, OsString)| !process::is_tracking(name);
+        let mut env: Vec<(OsString, OsString)> = kit
+            .environment
+            .iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value)))
+            .filter(tracked)
+            .collect();
+        env.push(("KUBECONFIG".into(), kit.kubeconfig.clone().into()));
+        env.push(("KUBE_CONFIG_PATH".into(), kit.kubeconfig.clone().into()));
+        env.extend(self.env.into_iter().map(|(name, value)| (name.into(), value)));
+        Spec {
+            name: self.name,
+            program: self.program,
+            args: self.args,
+            env,
+            cwd: self.cwd,
+            stdout: files.stdout.clone(),
+            stderr: files.stderr.clone(),
+            tag: format!("{}/{step}", kit.run),
+            manner: self.manner,
+            signs: self.signs,
+            record: files.record.clone(),
+            timeout: self.timeout,
+        }
+    }
+}
+
+/// A program that has ended. Its raw output goes with this value, unless it is kept.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// How it ended.
+    pub(crate) ended: Ended,
+    files: Files,
+}
+
+impl Done {
+    /// All of its standard output, for answers that are read whole.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is longer than any answer.
+    pub(crate) fn answer(&self) -> Result<Vec<u8>, Failure> {
+        let path = &self.files.stdout;
+        let unreadable = |why: String| {
+            Failure::new(Code::CommandFailed, format!("the answer in `{}` cannot be read", path.display())).cause(why)
+        };
+        let file = fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
+        let mut bytes = Vec::new();
+        file.take(LONGEST_ANSWER + 1).read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string()))?;
+        if bytes.len() as u64 > LONGEST_ANSWER {
+            return Err(unreadable(format!("it is longer than {} MiB", LONGEST_ANSWER >> 20)));
+        }
+        Ok(bytes)
+    }
+
+    /// Moves the raw standard output away, where it stays. A rename needs no room on the disk.
+    ///
+    /// # Errors
+    /// When it cannot be moved.
+    pub(crate) fn keep_stdout(&self, to: &Path) -> std::io::Result<()> {
+        fs::rename(&self.files.stdout, to)
+    }
+}
+
+/// Where a program's files are.
+#[derive(Debug)]
+struct Files {
+    stdout: PathBuf,
+    stderr: PathBuf,
+    record: PathBuf,
+    keep: bool,
+}
+
+impl Files {
+    /// Finds names that no other program of this run has had.
+    fn make(kit: &Kit, name: &str, raw: Raw) -> Result<Files, Failure> {
+        let output = kit.run_dir.join(if raw == Raw::Secret { PRIVATE } else { OUTPUT });
+        let records = kit.run_dir.join(RECORDS);
+        for folder in [&output, &records] {
+            make_folder(folder)?;
+        }
+        let slug = slug(name);
+        let taken = |stem: &str| {
+            process::Recorded::read(&records.join(stem)).is_ok_and(|record| record.is_some())
+                || output.join(format!("{stem}.stdout")).exists()
+        };
+        let stem = (1..)
+            .map(|number| if number == 1 { slug.clone() } else { format!("{slug}-{number}") })
+            .find(|stem| !taken(stem))
+            .expect("the numbers do not end");
+        Ok(Files {
+            stdout: output.join(format!("{stem}.stdout")),
+            stderr: output.join(format!("{stem}.stderr")),
+            record: records.join(stem),
+            keep: raw == Raw::AsAsked && kit.keep_output,
+        })
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        if self.keep {
+            return;
+        }
+        for path in [&self.stdout, &self.stderr] {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    tracing::warn!(path = %path.display(), %error, "a tool's output could not be removed");
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Where it stands what a program is about, whose record is this.
+pub(crate) fn about_path(record: &Path) -> PathBuf {
+    let mut path = record.as_os_str().to_owned();
+    path.push(ABOUT);
+    PathBuf::from(path)
+}
+
+/// Makes a folder that only this user can look into.
+///
+/// # Errors
+/// [`Code::RunDirUnusable`].
+pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
+        Failure::new(Code::RunDirUnusable, format!("the folder `{}` cannot be made", path.display())).because(&error)
+    })
+}
+
+/// Writes a file that only this user can read, in place of one that may be there.
+///
+/// # Errors
+/// [`Code::RunDirUnusable`].
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let write = || {
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        file.write_all(bytes)
+    };
+    write().map_err(|error| {
+        Failure::new(Code::RunDirUnusable, format!("`{}` cannot be written", path.display())).because(&error)
+    })
+}
+
+/// A name for files: letters, digits and hyphens.
+fn slug(name: &str) -> String {
+    let mut slug = String::new();
+    for character in name.chars().take(60) {
+        match character {
+            'a'..='z' | '0'..='9' | '.' => slug.push(character),
+            'A'..='Z' => slug.push(character.to_ascii_lowercase()),
+            _ if slug.is_empty() || slug.ends_with('-') => {}
+            _ => slug.push('-'),
+        }
+    }
+    let slug = slug.trim_matches(['-', '.']).to_owned();
+    if slug.is_empty() { "tool".to_owned() } else { slug }
+}
+
+/// Hands a program's updates on, while there is room for them.
+struct Forward<'a, H> {
+    kit: &'a Kit,
+    name: String,
+    hear: H,
+}
+
+impl<H: FnMut(process::Update) -> Option<process::Update>> Sink for Forward<'_, H> {
+    fn take(&mut self, update: process::Update) {
+        if let Some(update) = (self.hear)(update) {
+            self.kit.updates.send(Update::Process { program: self.name.clone(), update });
+        }
+    }
+
+    fn room(&self) -> Room {
+        self.kit.updates.room()
+    }
+}
+
+/// The last lines of a program, for the failure that they explain.
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    lines: std::collections::VecDeque<String>,
+}
+
+impl Tail {
+    const MOST: usize = 20;
+    const LONGEST: usize = 1000;
+
+    /// Keeps a line, and forgets the oldest.
+    pub(crate) fn push(&mut self, line: &str) {
+        if line.trim().is_empty() {
+            return;
+        }
+        if self.lines.len() == Tail::MOST {
+            self.lines.pop_front();
+        }
+        self.lines.push_back(line.chars().take(Tail::LONGEST).collect());
+    }
+
+    /// The last few lines, oldest first.
+    pub(crate) fn last(&self, count: usize) -> impl Iterator<Item = &str> {
+        self.lines.iter().skip(self.lines.len().saturating_sub(count)).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_are_plain() {
+        let names = ["tofu apply", "verify: API answers!", "../../etc/passwd", "…", ".hidden", "a//b"];
+        let slugs = ["tofu-apply", "verify-api-answers", "etc-passwd", "tool", "hidden", "a-b"];
+        assert_eq!(names.map(slug), slugs);
+    }
+
+    #[test]
+    fn a_tail_keeps_the_last_lines_that_say_something() {
+        let mut tail = Tail::default();
+        for number in 0..50 {
+            tail.push(&format!("line {number}"));
+            tail.push("  ");
+        }
+        assert_eq!(tail.last(2).collect::<Vec<_>>(), ["line 48", "line 49"]);
+        assert_eq!(tail.last(100).count(), Tail::MOST);
+    }
+}

@@ -1,0 +1,483 @@
+//! Applies an OpenTofu root: in a copy, with one variables file, its state where the user keeps it.
+//!
+//! `init`, then `apply`. What OpenTofu says becomes resources and diagnostics; its outputs go to the chart through
+//! [`Outputs`]. A stop becomes one interrupt, and then only what was witnessed is said: OpenTofu's exit status is 1
+//! for "failed" and for "stopped" alike, so the account of its lines decides.
+//!
+//! A dry run plans: without taking the state's lock, on a copy of the state. A backend that is written to by `init`
+//! alone cannot be planned against without writing, and that is said.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Map, Value};
+
+use crate::config::{Bundle, Root};
+use crate::failure::{Code, Failure};
+use crate::process::{Manner, Stop};
+use crate::redact::Secret;
+use crate::step::invoke::{Call, Done, PRIVATE, Raw, Tail, make_folder, write_private};
+use crate::step::tofu_end::{self, Applied};
+use crate::step::tofu_root::{copy, declared_backend};
+use crate::step::tofu_state::{self, Owner, Part, StateFile};
+use crate::step::tofu_ui::{Heard, Ui, signs};
+use crate::step::{Kit, Mode, Outcome, Severity, Stopped, Tool, Update};
+
+/// The file in which a bundle pins its providers.
+const LOCK_FILE: &str = ".terraform.lock.hcl";
+
+/// How long OpenTofu waits for a state that another one has locked.
+const LOCK_TIMEOUT: &str = "30s";
+
+/// Backends that `tofu init` itself writes to: an empty state, a schema.
+const WRITTEN_BY_INIT: [&str; 2] = ["kubernetes", "pg"];
+
+/// What an OpenTofu root gave, for the chart that is installed after it. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Outputs {
+    known: Arc<Mutex<BTreeMap<String, Given>>>,
+}
+
+/// One output.
+#[derive(Debug, Clone)]
+pub(crate) enum Given {
+    /// It may be said.
+    Plain(Value),
+    /// It may not: the value as JSON.
+    Sensitive(Secret),
+    /// A dry run cannot know it.
+    Unknown,
+}
+
+impl Outputs {
+    pub(crate) fn put(&self, name: &str, given: Given) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), given);
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Given> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+}
+
+/// Refuses a bundle whose roots keep their state on this machine, which in CI is gone with the job.
+///
+/// # Errors
+/// [`Code::OptionInvalid`], naming the root.
+pub fn refuse_local_state(bundle: &Bundle) -> Result<(), Failure> {
+    let infrastructure = bundle.instance.as_ref().and_then(|instance| instance.infrastructure.as_ref());
+    for root in bundle.prerequisites.iter().chain(infrastructure) {
+        if is_local(declared_backend(&root.dir).as_deref()) {
+            let name = root.dir.strip_prefix(&bundle.root).unwrap_or(&root.dir);
+            let sentence = format!("`{}` keeps its OpenTofu state on this machine, which a CI job loses", name.display());
+            return Err(Failure::new(Code::OptionInvalid, sentence)
+                .hint("name a folder that outlives the job with --state-dir, or declare a remote backend in the root"));
+        }
+    }
+    Ok(())
+}
+
+fn is_local(backend: Option<&str>) -> bool {
+    matches!(backend, None | Some("local"))
+}
+
+/// Applies a root of the bundle; in a dry run, plans it.
+pub async fn apply(kit: &Kit, part: Part) -> Outcome {
+    let root = match part {
+        Part::Prerequisites => kit.bundle.prerequisites.as_ref(),
+        Part::Infrastructure => kit.bundle.instance.as_ref().and_then(|instance| instance.infrastructure.as_ref()),
+    };
+    let Some(root) = root else {
+        return Outcome::Nothing(format!("the bundle has no {}", part.word()));
+    };
+    let tofu = kit.tofu.as_ref().expect("OpenTofu was found when the surroundings were checked");
+    let work = Work { kit, part, root, tofu, backend: declared_backend(&root.dir) };
+    let ended = match kit.mode {
+        Mode::Act => work.apply().await,
+        Mode::DryRun => work.plan().await,
+    };
+    ended.unwrap_or_else(|end| end.into_outcome(kit))
+}
+
+/// Why the work on a root ended early.
+enum End {
+    Failed(Failure),
+    Stopped(Stopped),
+}
+
+impl End {
+    fn into_outcome(self, kit: &Kit) -> Outcome {
+        match self {
+            End::Stopped(stopped) => Outcome::Stopped(stopped),
+            // What was given up because of a stop did not fail.
+            End::Failed(failure) if kit.stop.is_asked() && failure.code == Code::StoppedClean => {
+                Outcome::Stopped(tofu_end::before_anything())
+            }
+            End::Failed(failure) => Outcome::Failed(failure),
+        }
+    }
+}
+
+impl From<Failure> for End {
+    fn from(failure: Failure) -> End {
+        End::Failed(failure)
+    }
+}
+
+/// One root at work.
+struct Work<'a> {
+    kit: &'a Kit,
+    part: Part,
+    root: &'a Root,
+    tofu: &'a Tool,
+    backend: Option<String>,
+}
+
+impl Work<'_> {
+    async fn apply(&self) -> Result<Outcome, End> {
+        let kit = self.kit;
+        let state_dir = kit.state_dir.as_path();
+        tofu_state::refuse_errored(self.part, state_dir)?;
+        let owner = Owner::of(kit).await?;
+        if self.has_local_state() {
+            owner.check(self.part, state_dir)?;
+        }
+        let cwd = self.prepare()?;
+        owner.take(self.part, state_dir)?;
+        self.check_state();
+        self.init(&cwd).await?;
+        self.go_on()?;
+        let mut args = words(&["apply", "-json", "-input=false", "-auto-approve"]);
+        args.push(format!("-lock-timeout={LOCK_TIMEOUT}").into());
+        args.extend(self.common(&self.part.state(state_dir)));
+        let (ui, tail, done) = self.run("apply", args, &cwd, Manner::OpenTofu).await?;
+        tofu_state::make_private(state_dir);
+        let unsaved = self.rescue(&ui, &done, &cwd);
+        let name = self.name();
+        let applied = Applied { name: &name, ui: &ui, tail: &tail, ended: &done.ended, unsaved: unsaved.as_deref() };
+        if !done.ended.exit.is_success() || unsaved.is_some() {
+            return Ok(tofu_end::judge(&applied, kit.stop.now(), kit.clock.now()));
+        }
+        self.take_outputs(&ui, &cwd).await?;
+        let summary = ui.summary().unwrap_or_else(|| "applied".to_owned());
+        Ok(Outcome::Done(if ui.started() == 0 { format!("no changes ({summary})") } else { summary }))
+    }
+
+    async fn plan(&self) -> Result<Outcome, End> {
+        let kit = self.kit;
+        if let Some(backend) = self.backend.as_deref().filter(|backend| WRITTEN_BY_INIT.contains(backend)) {
+            self.unknown_outputs();
+            return Ok(Outcome::Nothing(format!(
+                "cannot plan without writing: `{}` keeps its state in a `{backend}` backend, and initialising that may write to it",
+                self.name()
+            )));
+        }
+        let state = self.part.state(&kit.state_dir);
+        if self.has_local_state() {
+            Owner::of(kit).await?.check(self.part, &kit.state_dir)?;
+            self.check_state();
+        }
+        let cwd = self.prepare()?;
+        let copied = kit.run_dir.join(PRIVATE).join(format!("{}.planned.tfstate", self.part.word()));
+        if let Ok(bytes) = std::fs::read(&state) {
+            write_private(&copied, &bytes)?;
+        }
+        self.init(&cwd).await?;
+        self.go_on()?;
+        let mut args = words(&["plan", "-json", "-input=false", "-lock=false"]);
+        args.extend(self.common(&copied));
+        let (ui, tail, done) = self.run("plan", args, &cwd, Manner::OpenTofu).await?;
+        self.unknown_outputs();
+        if !done.ended.exit.is_success() {
+            let name = self.name();
+            let planned = Applied { name: &name, ui: &ui, tail: &tail, ended: &done.ended, unsaved: None };
+            return Ok(tofu_end::judge(&planned, kit.stop.now(), kit.clock.now()));
+        }
+        for (name, output) in ui.outputs() {
+            if let (false, Some(value)) = (output.sensitive, &output.value) {
+                kit.outputs.put(name, Given::Plain(value.clone()));
+            }
+        }
+        Ok(Outcome::Done(ui.planned().map_or_else(|| "no changes".to_owned(), |counts| format!("would change: {counts}"))))
+    }
+
+    /// How people call the root: its path in the bundle.
+    fn name(&self) -> String {
+        self.root.dir.strip_prefix(&self.kit.bundle.root).unwrap_or(&self.root.dir).display().to_string()
+    }
+
+    fn has_local_state(&self) -> bool {
+        is_local(self.backend.as_deref())
+    }
+
+    /// Makes the copy and the variables file.
+    fn prepare(&self) -> Result<PathBuf, Failure> {
+        let private = self.kit.run_dir.join(PRIVATE);
+        make_folder(&private)?;
+        let mut variables: Map<String, Value> = self.root.vars.clone();
+        for (name, secret) in &self.root.secrets {
+            variables.insert(name.clone(), Value::String(secret.expose().to_owned()));
+        }
+        let text = serde_json::to_vec(&variables).expect("variables can be written as JSON");
+        write_private(&self.variables(), &text)?;
+        copy(&self.kit.bundle.root, &self.root.dir, &private.join(self.part.word()))
+    }
+
+    fn variables(&self) -> PathBuf {
+        self.kit.run_dir.join(PRIVATE).join(format!("{}.tfvars.json", self.part.word()))
+    }
+
+    /// Says what a state file of a killed apply means.
+    fn check_state(&self) {
+        let path = self.part.state(&self.kit.state_dir);
+        if !self.has_local_state() || StateFile::look(&path) != StateFile::Empty {
+            return;
+        }
+        self.kit.updates.send(Update::Diagnostic {
+            severity: Severity::Warning,
+            origin: "dcctl".to_owned(),
+            summary: format!("the state file `{}` is empty", path.display()),
+            detail: "An apply was killed before it could write it. What that apply had made is not in the state, so \
+                     OpenTofu will try to make it again."
+                .to_owned(),
+            address: None,
+            source: None,
+        });
+    }
+
+    async fn init(&self, cwd: &Path) -> Result<(), End> {
+        let pinned = cwd.join(LOCK_FILE).exists();
+        let mut args = words(&["init", "-json", "-input=false"]);
+        if pinned {
+            args.push("-lockfile=readonly".into());
+        }
+        let (ui, tail, done) = self.run("init", args, cwd, Manner::Query).await?;
+        if done.ended.exit.is_success() {
+            if !pinned {
+                self.keep_choice(cwd);
+            }
+            return Ok(());
+        }
+        if self.kit.stop.is_asked() {
+            return Err(End::Stopped(tofu_end::before_anything()));
+        }
+        let sentence = format!("OpenTofu could not initialise `{}`", self.name());
+        Err(End::Failed(tofu_end::explain(sentence, &ui, &tail, &done.ended)))
+    }
+
+    /// Without a lock file in the bundle, OpenTofu chose the providers: that is said, and kept.
+    fn keep_choice(&self, cwd: &Path) {
+        let Ok(text) = std::fs::read_to_string(cwd.join(LOCK_FILE)) else { return };
+        let chosen = chosen_providers(&text);
+        let mut sentence = format!("`{}` ships no {LOCK_FILE}: OpenTofu chose {}", self.name(), chosen.join(", "));
+        if self.kit.mode == Mode::Act {
+            let path = self.kit.state_dir.join(format!("{}{LOCK_FILE}", self.part.word()));
+            match write_private(&path, text.as_bytes()) {
+                Ok(()) => sentence.push_str(&format!("; its choice is kept in {}", path.display())),
+                Err(failure) => tracing::warn!(%failure, "the choice of providers could not be kept"),
+            }
+        }
+        self.kit.updates.send(Update::Note(sentence));
+    }
+
+    /// Ends the work when a stop was asked for between two programs.
+    fn go_on(&self) -> Result<(), End> {
+        match self.kit.stop.now() {
+            Stop::None => Ok(()),
+            Stop::Graceful { .. } | Stop::Force { .. } => Err(End::Stopped(tofu_end::before_anything())),
+        }
+    }
+
+    /// The arguments that `apply` and `plan` share.
+    fn common(&self, state: &Path) -> Vec<OsString> {
+        let mut args = Vec::new();
+        if self.has_local_state() {
+            args.push(joined("-state=", state));
+        }
+        args.push(joined("-var-file=", &self.variables()));
+        args
+    }
+
+    async fn run(
+        &self,
+        verb: &str,
+        args: Vec<OsString>,
+        cwd: &Path,
+        manner: Manner,
+    ) -> Result<(Ui, Tail, Done), Failure> {
+        let call = self.call(verb, args, cwd, manner);
+        let (mut ui, mut tail) = (Ui::default(), Tail::default());
+        let done = call
+            .run(self.kit, |update| match ui.take(update) {
+                Heard::Said(said) => {
+                    said.into_iter().for_each(|update| self.kit.updates.send(update));
+                    None
+                }
+                Heard::Text(update) => {
+                    if let crate::process::Update::Line { text, .. } = &update {
+                        tail.push(text);
+                    }
+                    Some(update)
+                }
+            })
+            .await?;
+        Ok((ui, tail, done))
+    }
+
+    fn call(&self, verb: &str, args: Vec<OsString>, cwd: &Path, manner: Manner) -> Call {
+        Call {
+            name: format!("tofu {verb}"),
+            program: self.tofu.path.clone(),
+            args,
+            env: vec![
+                ("TF_IN_AUTOMATION", "1".into()),
+                ("TF_INPUT", "0".into()),
+                ("CHECKPOINT_DISABLE", "1".into()),
+            ],
+            cwd: cwd.to_owned(),
+            manner,
+            signs,
+            timeout: None,
+            raw: Raw::AsAsked,
+            about: None,
+        }
+    }
+
+    /// A state that could not be saved is brought where it stays.
+    fn rescue(&self, ui: &Ui, done: &Done, cwd: &Path) -> Option<PathBuf> {
+        let (run_dir, state_dir) = (&self.kit.run_dir, &self.kit.state_dir);
+        if let Some(path) = tofu_state::rescue(self.part, cwd, run_dir, state_dir) {
+            return Some(path);
+        }
+        if !ui.has_printed_state() {
+            return None;
+        }
+        // Its only copy is in the raw output, so that is kept.
+        let kept = self.part.errored_output(run_dir);
+        match done.keep_stdout(&kept) {
+            Ok(()) => {
+                tofu_state::mark(self.part, &kept, state_dir);
+                Some(kept)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the output that carries the unsaved state could not be kept");
+                None
+            }
+        }
+    }
+
+    /// Keeps the outputs for the chart. What may not be said is asked for, and known to the redactor before anything
+    /// else is said.
+    async fn take_outputs(&self, ui: &Ui, cwd: &Path) -> Result<(), End> {
+        for (name, output) in ui.outputs() {
+            if let (false, Some(value)) = (output.sensitive, &output.value) {
+                self.kit.outputs.put(name, Given::Plain(value.clone()));
+            }
+        }
+        let complete = ui.outputs().values().all(|output| !output.sensitive && output.value.is_some());
+        if complete {
+            return Ok(());
+        }
+        let mut args = words(&["output", "-json"]);
+        if self.has_local_state() {
+            args.push(joined("-state=", &self.part.state(&self.kit.state_dir)));
+        }
+        let mut call = self.call("output", args, cwd, Manner::Query);
+        call.raw = Raw::Secret;
+        let mut tail = Tail::default();
+        let done = call
+            .run(self.kit, |update| match update {
+                crate::process::Update::Line { stream: crate::process::Stream::Stdout, .. } => None,
+                crate::process::Update::Line { ref text, .. } => {
+                    tail.push(text);
+                    Some(update)
+                }
+                other => Some(other),
+            })
+            .await?;
+        if !done.ended.exit.is_success() {
+            self.go_on()?;
+            let sentence = format!("the outputs of `{}` could not be read", self.name());
+            return Err(tofu_end::explain(sentence, &Ui::default(), &tail, &done.ended).into());
+        }
+        let answer = done.answer()?;
+        drop(done);
+        let outputs: BTreeMap<String, crate::step::tofu_ui::Output> =
+            serde_json::from_slice(&answer).map_err(|error| {
+                let sentence = format!("the outputs of `{}` could not be read", self.name());
+                Failure::new(Code::InfrastructureFailed, sentence).because(&error)
+            })?;
+        for (name, output) in outputs {
+            let value = output.value.unwrap_or(Value::Null);
+            if output.sensitive {
+                hide(self.kit, &name, &value);
+                self.kit.outputs.put(&name, Given::Sensitive(Secret::from(value.to_string())));
+            } else {
+                self.kit.outputs.put(&name, Given::Plain(value));
+            }
+        }
+        Ok(())
+    }
+
+    fn unknown_outputs(&self) {
+        let chart = self.kit.bundle.instance.as_ref().and_then(|instance| instance.chart.as_ref());
+        for name in chart.iter().flat_map(|chart| chart.outputs.values()) {
+            self.kit.outputs.put(name, Given::Unknown);
+        }
+    }
+}
+
+/// Makes every text in a secret value unsayable.
+fn hide(kit: &Kit, name: &str, value: &Value) {
+    match value {
+        Value::Null | Value::Bool(_) => {}
+        Value::Number(number) => {
+            kit.redactor.add(name, &number.to_string());
+        }
+        Value::String(text) => {
+            kit.redactor.add(name, text);
+        }
+        Value::Array(items) => items.iter().for_each(|item| hide(kit, name, item)),
+        Value::Object(fields) => fields.values().for_each(|field| hide(kit, name, field)),
+    }
+}
+
+/// The providers in a lock file, each with its version: `hashicorp/time 0.14.2`.
+fn chosen_providers(lock: &str) -> Vec<String> {
+    let mut chosen = Vec::new();
+    let mut provider = None;
+    for line in lock.lines() {
+        let quoted = || line.split('"').nth(1).map(str::to_owned);
+        if line.starts_with("provider ") {
+            // The registry is left out where it is the usual one: it is the first part of three.
+            provider = quoted().map(|address| address.splitn(2, '/').nth(1).unwrap_or(&address).to_owned());
+        } else if line.trim_start().starts_with("version ") {
+            chosen.extend(provider.take().zip(quoted()).map(|(name, version)| format!("{name} {version}")));
+        }
+    }
+    if chosen.is_empty() { vec!["no providers".to_owned()] } else { chosen }
+}
+
+fn words(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
+}
+
+fn joined(option: &str, path: &Path) -> OsString {
+    let mut joined = OsString::from(option);
+    joined.push(path);
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_providers_of_a_lock_file_are_read() {
+        let lock = "# This file…\n\nprovider \"registry.example/hashicorp/time\" {\n  version     = \"0.14.2\"\n  \
+                    constraints = \">= 0.9\"\n  hashes = [\n  ]\n}\nprovider \"registry.example/a/b\" {\n  version = \"1.0.0\"\n}\n";
+        assert_eq!(chosen_providers(lock), ["hashicorp/time 0.14.2", "a/b 1.0.0"]);
+        assert_eq!(chosen_providers("# nothing\n"), ["no providers"]);
+    }
+}
