@@ -4,4 +4,5 @@ mod build;
 mod cluster;
 mod end;
 mod provider;
+mod pretend;
 mod proxy;
