@@ -2,6 +2,7 @@
 
 mod build;
 mod cluster;
+mod dcctl;
 mod end;
 mod provider;
 mod pretend;
