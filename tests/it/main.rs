@@ -8,6 +8,7 @@ mod docs;
 mod laws;
 mod layering;
 mod process;
+mod refused;
 mod reports;
 mod steps;
 mod stopping;
