@@ -283,6 +283,11 @@ impl Finished {
 pub(crate) struct Journal(PathBuf);
 
 impl Journal {
+    /// The journal in this file, of a run that was told its directory.
+    pub(crate) fn at(path: impl Into<PathBuf>) -> Journal {
+        Journal(path.into())
+    }
+
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.0
