@@ -9,7 +9,7 @@ use crate::event::{self, Envelope, Event, LockEnd};
 use crate::failure::Failure;
 use crate::front::show::{Screening, Showing};
 use crate::redact::Redactor;
-use crate::run::{GoingOn, Paths, Reports, Verdict};
+use crate::run::{Begun, Paths, Reports, Verdict};
 
 /// How long the reports may take.
 const REPORTS: Duration = Duration::from_secs(5);
@@ -43,11 +43,8 @@ pub fn refuse(refusal: &Refusal, showing: Showing) -> u8 {
     let clock = showing.clock.clone();
     let verdict = Verdict::refused(refusal.failure.clone());
     let exit = verdict.exit();
-    let mut reports = Reports::start(Paths {
-        events: refusal.events_file.clone(),
-        junit: refusal.junit.clone(),
-        going_on: GoingOn::No,
-    });
+    let mut reports =
+        Reports::start(Paths { events: refusal.events_file.clone(), junit: refusal.junit.clone(), begun: Begun::No });
     let mut screen = Screening::new(showing);
     for (seq, event) in (0..).zip(events(refusal, &verdict, clock.as_ref())) {
         let elapsed = clock.now().since(refusal.began);

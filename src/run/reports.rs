@@ -35,18 +35,18 @@ pub struct Paths {
     pub events: Option<PathBuf>,
     /// The JUnit report.
     pub junit: Option<PathBuf>,
-    /// Whether the events file goes on where an earlier writer of the same run left it.
-    pub going_on: GoingOn,
+    /// Whether an earlier writer of the same run began them.
+    pub begun: Begun,
 }
 
-/// Whether a report file was begun by an earlier writer of the same run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum GoingOn {
-    /// No: it is begun anew.
+/// Whether the reports were begun by an earlier writer of the same run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Begun {
+    /// No: there is nothing yet.
     #[default]
     No,
-    /// Yes: it is continued.
-    Yes,
+    /// Yes, and it may have been cut off anywhere: they are made again from the journal's lines so far, and go on.
+    With(String),
 }
 
 impl Reports {
@@ -102,17 +102,15 @@ impl Desk {
     fn new(paths: &Paths) -> Desk {
         let mut desk = Desk { events: None, junit: None, failure: None };
         if let Some(path) = &paths.events {
-            let mut options = File::options();
-            match paths.going_on {
-                GoingOn::No => options.write(true).create(true).truncate(true),
-                GoingOn::Yes => options.append(true).create(true),
-            };
-            match options.open(path) {
+            match File::create(path) {
                 Ok(file) => desk.events = Some((path.clone(), file)),
                 Err(error) => desk.note("events file", path, &error),
             }
         }
         desk.junit = paths.junit.as_deref().map(Junit::new);
+        if let Begun::With(lines) = &paths.begun {
+            lines.split_inclusive('\n').for_each(|line| desk.heed(line));
+        }
         desk
     }
 

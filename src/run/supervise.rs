@@ -12,7 +12,7 @@ use crate::run::chronicle::Chronicle;
 use crate::run::engine::{Engine, Senses};
 use crate::run::journal::{Journal, Voice};
 use crate::run::link::{Answer, Ear, Link, Mouth, Word};
-use crate::run::reports::{GoingOn, Paths, Reports};
+use crate::run::reports::{Begun, Paths, Reports};
 use crate::run::spec::{Mode, Spec};
 use crate::run::translate::{self, millis};
 use crate::run::verdict::{self, Verdict};
@@ -56,11 +56,8 @@ struct Supervisor {
 impl Supervisor {
     fn new(spec: Spec, pid: u32) -> Result<Supervisor, Failure> {
         let clock: Arc<dyn Clock> = Arc::new(System);
-        let reports = Reports::start(Paths {
-            events: spec.events_file.clone(),
-            junit: spec.junit.clone(),
-            going_on: GoingOn::No,
-        });
+        let reports =
+            Reports::start(Paths { events: spec.events_file.clone(), junit: spec.junit.clone(), begun: Begun::No });
         let voice =
             Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor: spec.redactor(), seq: 0 };
         let path = spec.journal();

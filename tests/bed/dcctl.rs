@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::bed::child::{Mark, command};
 use crate::bed::tools::own;
-use crate::bed::{Bed, wait};
+use crate::bed::{Bed, events, wait};
 
 /// A run that is not started yet.
 #[derive(Debug)]
@@ -258,15 +258,16 @@ impl Finished {
     /// The events of standard output; every line has to be one.
     #[track_caller]
     pub(crate) fn events(&self) -> Vec<Value> {
-        parse(&self.stdout)
+        events::parse(&self.stdout)
     }
 
-    /// The last event, which has to be `run.finished`.
+    /// The last event, which has to be `run.finished`; the events before it have to be whole.
     #[track_caller]
     pub(crate) fn verdict(&self) -> Value {
-        let last = self.events().pop().unwrap_or_default();
-        assert_eq!(last["type"], "run.finished", "the last line is no verdict; standard error:\n{}", self.stderr);
-        last
+        let events = self.events();
+        assert!(!events.is_empty(), "it said nothing; standard error:\n{}", self.stderr);
+        events::check_whole(&events);
+        events.into_iter().next_back().unwrap_or_default()
     }
 
     /// Fails the test, with everything that was said, when the exit status is another.
@@ -297,7 +298,7 @@ impl Journal {
     pub(crate) fn events(&self) -> Vec<Value> {
         let text = fs::read_to_string(&self.0).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        parse(whole)
+        events::parse(whole)
     }
 
     /// Waits for an event of this type for which the condition holds.
@@ -306,10 +307,4 @@ impl Journal {
         let found = || self.events().into_iter().find(|event| event["type"] == kind && condition(event));
         wait::fact(&format!("{kind} in {}", self.0.display()), found)
     }
-}
-
-#[track_caller]
-fn parse(text: &str) -> Vec<Value> {
-    let event = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("not an event: {line}: {error}"));
-    text.lines().map(event).collect()
 }

@@ -16,6 +16,8 @@ pub(crate) mod control_plane;
 pub(crate) mod dcctl;
 pub(crate) mod demo;
 pub(crate) mod described;
+#[cfg(test)]
+pub(crate) mod events;
 pub(crate) mod folder;
 #[cfg(test)]
 pub(crate) mod hand;
@@ -27,6 +29,8 @@ pub(crate) mod ledger;
 pub(crate) mod message;
 #[cfg(test)]
 pub(crate) mod pool;
+#[cfg(test)]
+pub(crate) mod pretend;
 #[cfg(test)]
 pub(crate) mod proxy;
 #[cfg(test)]
