@@ -5,7 +5,7 @@
 //! where it is known to be harmless. Every request has a time limit.
 
 use std::fmt;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, PoisonError, RwLock};
 use std::time::Duration;
 
 use kube::config::ExecAuthCluster;
@@ -190,11 +190,19 @@ fn install_ring() {
     });
 }
 
+/// Whether credentials were asked for anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cluster) enum Refreshed {
+    Yes,
+    No,
+}
+
 /// The API server, connected and known to answer.
 #[derive(Clone)]
 pub struct Cluster {
     connection: Connection,
-    client: Client,
+    /// Made anew when its credentials have run out; all clones see the new one.
+    client: Arc<RwLock<Client>>,
     pub(in crate::cluster) discovery: Arc<Discovery>,
     version: String,
 }
@@ -209,7 +217,7 @@ impl Cluster {
 
     /// The same over a connection that was made before.
     pub async fn over(connection: Connection) -> Result<Cluster, Failure> {
-        let client = connection.client().await?;
+        let client = Arc::new(RwLock::new(connection.client().await?));
         let mut cluster = Cluster { connection, client, discovery: Arc::default(), version: String::new() };
         // Asked once: a run that cannot reach its cluster should say so at once.
         let asked: Result<Version, Refusal> =
@@ -229,8 +237,24 @@ impl Cluster {
     }
 
     /// The client of this connection. Requests made with it directly have no time limit.
-    pub fn client(&self) -> &Client {
-        &self.client
+    pub fn client(&self) -> Client {
+        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes the client anew, so that an exec plugin is asked again. The library does so by itself only for tokens
+    /// that say when they end. Says whether there was anything to ask.
+    pub(in crate::cluster) async fn refresh(&self) -> Result<Refreshed, Failure> {
+        if self.connection.plugin.is_none() {
+            return Ok(Refreshed::No);
+        }
+        let client = self.connection.client().await?;
+        *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        Ok(Refreshed::Yes)
+    }
+
+    /// The namespace of objects that name none: the context's, as with kubectl.
+    pub(in crate::cluster) fn default_namespace(&self) -> &str {
+        &self.connection.config.default_namespace
     }
 
     /// The API server's address.

@@ -148,9 +148,10 @@ impl Screening {
         let last = matches!(&seen, Ok(Seen { event: Some(Event::RunFinished(_)), .. }));
         if !self.gone {
             let shown = match (&mut self.form, &seen) {
-                (Drawn::Jsonl(out), _) => out.take(line),
+                // A line that a killed supervisor left unfinished.
+                (_, Err(_)) => Ok(()),
+                (Drawn::Jsonl(out), Ok(_)) => out.take(line),
                 (Drawn::Human(human), Ok(seen)) => human.take(seen),
-                (Drawn::Human(_), Err(_)) => Ok(()),
             };
             self.note(shown);
         }

@@ -291,8 +291,10 @@ impl Work {
             }
             Done::Step(Ended::Plain(action), outcome) => Input::StepEnded(step_end(action, outcome, false)),
             Done::Step(Ended::Claim(claim), outcome) => {
-                let unsettled = claim.is_unsettled();
                 let held = claim.is_held();
+                // Whatever was answered in the end: an earlier request of this claim may have had no definite answer
+                // and land late. Only the keeper knows; it asks nobody when nothing is in doubt.
+                let unsettled = self.keeper.is_some();
                 self.end.take_claim(&claim, &self.holder);
                 claim.tell(told);
                 if held {

@@ -114,7 +114,8 @@ impl Work<'_> {
                 kit.cluster.delete_release_record(&self.chart.namespace, release, revision).await?;
             }
             Repair::RollBack(revision) => {
-                kit.updates.send(Update::Note(format!("{left}, and {shown}: it is rolled back to revision {revision}")));
+                kit.updates
+                    .send(Update::Note(format!("{left}, and {shown}: it is rolled back to revision {revision}")));
                 let mut args = words(&["rollback", release, &revision.to_string()]);
                 args.extend(self.in_namespace());
                 args.extend(self.timeout());
@@ -277,9 +278,7 @@ impl Work<'_> {
     async fn unready(&self) -> Vec<String> {
         const MOST: usize = 5;
         match self.kit.cluster.look_at_namespace(&self.chart.namespace).await {
-            Ok(Seen::Look(look)) => {
-                look.workloads.into_iter().filter_map(unready_workload).take(MOST).collect()
-            }
+            Ok(Seen::Look(look)) => look.workloads.into_iter().filter_map(unready_workload).take(MOST).collect(),
             Ok(Seen::NoAnswer(_)) | Err(_) => Vec::new(),
         }
     }

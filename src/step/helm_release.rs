@@ -111,7 +111,8 @@ pub(crate) enum Act {
 impl About {
     /// Whether it can have left this revision as it is.
     fn may_have_left(&self, wanted: &About, revision: u64) -> bool {
-        let same = (&self.server, &self.namespace, &self.release) == (&wanted.server, &wanted.namespace, &wanted.release);
+        let same =
+            (&self.server, &self.namespace, &self.release) == (&wanted.server, &wanted.namespace, &wanted.release);
         let made = match self.act {
             Act::Advance => self.before + 1,
             Act::Uninstall => self.before,

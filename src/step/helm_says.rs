@@ -49,7 +49,8 @@ impl Says {
     /// The error's first line, without the words that say which command it was.
     pub(crate) fn summary(&self) -> Option<&str> {
         let first = self.error.first()?;
-        let prefixes = ["UPGRADE FAILED: ", "INSTALLATION FAILED: ", "uninstallation completed with 1 or more errors: "];
+        let prefixes =
+            ["UPGRADE FAILED: ", "INSTALLATION FAILED: ", "uninstallation completed with 1 or more errors: "];
         Some(prefixes.iter().find_map(|prefix| first.strip_prefix(prefix)).unwrap_or(first))
     }
 
@@ -116,9 +117,8 @@ mod tests {
     #[test]
     fn a_warning_is_a_diagnostic_in_both_forms() {
         let mut says = Says::default();
-        let warned = |summary: &str, detail: &str| {
-            Some(diagnostic(Severity::Warning, summary.to_owned(), detail.to_owned()))
-        };
+        let warned =
+            |summary: &str, detail: &str| Some(diagnostic(Severity::Warning, summary.to_owned(), detail.to_owned()));
         assert_eq!(hear(&mut says, "WARNING: old"), warned("old", ""));
         assert_eq!(hear(&mut says, "level=WARN msg=\"a \\\"b\\\" c\" name=r1"), warned("a \"b\" c", "name=r1"));
         assert_eq!(hear(&mut says, "time=x level=WARN msg=plain key=1"), warned("plain", "key=1"));

@@ -281,12 +281,13 @@ impl Finished {
         stream::read(&self.stdout, 0)
     }
 
-    /// The last event, which has to be `run.finished`.
+    /// The last event, which has to be `run.finished`; the events before it have to be whole.
     #[track_caller]
     pub(crate) fn verdict(&self) -> Value {
-        let last = self.events().pop().unwrap_or_default();
-        assert_eq!(last["type"], "run.finished", "the last line is no verdict; standard error:\n{}", self.stderr);
-        last
+        let events = self.events();
+        assert!(!events.is_empty(), "it said nothing; standard error:\n{}", self.stderr);
+        stream::assert_complete(&events);
+        events.into_iter().next_back().unwrap_or_default()
     }
 
     /// The JUnit report that the run was told to write. Fails the test when there is none.
@@ -423,9 +424,9 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The journal in this file, which need not be there yet.
-    pub(crate) fn at(path: PathBuf) -> Journal {
-        Journal { path, known: Arc::default() }
+    /// The journal in this file, of a run that was told its directory; it need not be there yet.
+    pub(crate) fn at(path: impl Into<PathBuf>) -> Journal {
+        Journal { path: path.into(), known: Arc::default() }
     }
 
     /// Where it is.

@@ -36,6 +36,8 @@ pub(crate) mod message;
 #[cfg(test)]
 pub(crate) mod pool;
 #[cfg(test)]
+pub(crate) mod pretend;
+#[cfg(test)]
 pub(crate) mod proxy;
 #[cfg(test)]
 pub(crate) mod reset;

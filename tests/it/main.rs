@@ -7,6 +7,7 @@ mod cluster;
 mod docs;
 mod laws;
 mod layering;
+mod lock;
 mod process;
 mod refused;
 mod reports;

@@ -4,11 +4,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use dcctl::cluster::kubeconfig::load;
-use dcctl::cluster::{Cluster, Proxies, Sources};
+use dcctl::cluster::namespace::Made;
+use dcctl::cluster::{Cluster, Proxies, Sources, Store};
 use dcctl::failure::{Code, Failure};
 use serde_json::{Value, json};
 
-use crate::bed::Bed;
+use crate::bed::{Bed, Fault, Proxy, Rule};
+
+/// What a plugin prints that knows the token.
+const CREDENTIAL: &str = r#"echo "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"$TOKEN\"}}""#;
 
 /// A kubeconfig of the bed's cluster with this user.
 fn kubeconfig(bed: &Bed, user: &Value) -> PathBuf {
@@ -47,10 +51,7 @@ async fn a_token_that_nobody_knows_is_refused() {
 #[tokio::test]
 async fn a_plugin_beside_the_kubeconfig_is_found_and_asked() {
     let bed = Bed::take();
-    let user = plugin(
-        &bed,
-        r#"echo "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"$TOKEN\"}}""#,
-    );
+    let user = plugin(&bed, CREDENTIAL);
     connect(&kubeconfig(&bed, &user)).await.expect("the plugin knows the token");
     // From the run's folder, where the plugin is not.
     let kubeconfig = load(&Sources::file(kubeconfig(&bed, &user)), None).expect("a kubeconfig");
@@ -60,6 +61,29 @@ async fn a_plugin_beside_the_kubeconfig_is_found_and_asked() {
     connect(&path).await.expect("the path of the plugin was made absolute");
     let written: Value = serde_json::from_str(&std::fs::read_to_string(&path).expect("it is there")).expect("JSON");
     assert_eq!(written["users"][0]["user"]["exec"]["interactiveMode"], "Never");
+}
+
+#[tokio::test]
+async fn a_plugin_is_asked_again_when_its_token_is_not_taken_any_more() {
+    let bed = Bed::take();
+    let proxy = Proxy::start(&bed);
+    let log = bed.file("asked");
+    let script = format!("echo asked >> {}\n{CREDENTIAL}", log.display());
+    let direct = kubeconfig(&bed, &plugin(&bed, &script));
+    let text =
+        std::fs::read_to_string(&direct).expect("it was written").replace(&bed.described().server, &proxy.address());
+    std::fs::write(&direct, text).expect("the scratch folder can be written");
+    let cluster = connect(&direct).await.expect("the plugin knows the token");
+    let asked = || std::fs::read_to_string(&log).expect("it was asked").lines().count();
+    let before = asked();
+    let unknown = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"Unauthorized","code":401}"#;
+    proxy.add(Rule::on("POST", "namespaces").nth(1).request(Fault::Answer(401, unknown.to_owned())));
+    assert_eq!(cluster.make_namespace("dc-test", None, Store::Yes).await, Ok(Made::Now));
+    assert!(asked() > before, "the plugin was asked anew");
+
+    proxy.clear();
+    proxy.add(Rule::on("GET", "namespaces").request(Fault::Answer(401, unknown.to_owned())));
+    assert_eq!(cluster.uid().await.expect_err("never taken").code, Code::CredentialsRefused);
 }
 
 #[tokio::test]
