@@ -222,10 +222,8 @@ impl Ui {
         let whole = std::mem::take(&mut self.parts);
         match serde_json::from_str::<Line>(&whole) {
             Ok(line) => self.read(line),
-            Err(_) => {
-                let text: String = whole.chars().take(LONGEST_TEXT).collect();
-                Heard::Text(process::Update::Line { stream: Stream::Stdout, text, lossy, more: false })
-            }
+            // Not cut here: half of a secret in it would not be known for one.
+            Err(_) => Heard::Text(process::Update::Line { stream: Stream::Stdout, text: whole, lossy, more: false }),
         }
     }
 
@@ -374,9 +372,6 @@ impl Ui {
         (!counts.is_empty()).then(|| counts.join(", "))
     }
 }
-
-/// The longest text of a line that looked like JSON and was not, in characters.
-const LONGEST_TEXT: usize = 4000;
 
 /// A message as a line of the tool's output.
 fn text(message: &str) -> Heard {
