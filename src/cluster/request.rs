@@ -125,7 +125,8 @@ impl Ask {
     pub(in crate::cluster) fn delete(path: impl Into<String>, uid: &str, resource_version: &str) -> Ask {
         let mut ask = Ask::new(Method::DELETE, path, Repeat::Harmless);
         let preconditions = serde_json::json!({ "uid": uid, "resourceVersion": resource_version });
-        let options = serde_json::json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions });
+        let options =
+            serde_json::json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions });
         ask.body = serde_json::to_vec(&options).expect("a JSON value can be written");
         ask
     }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::release::Recorded as Record;
 use crate::process::Recorded;
 use crate::step::invoke::{ABOUT, RECORDS, about_path};
 
@@ -29,6 +30,13 @@ pub(crate) struct Revision {
     /// What Helm says about it.
     #[serde(default)]
     pub(crate) description: String,
+}
+
+impl From<Record> for Revision {
+    fn from(record: Record) -> Revision {
+        let Record { revision, status, written } = record;
+        Revision { revision, updated: written, status, description: String::new() }
+    }
 }
 
 impl Revision {
@@ -111,7 +119,8 @@ pub(crate) enum Act {
 impl About {
     /// Whether it can have left this revision as it is.
     fn may_have_left(&self, wanted: &About, revision: u64) -> bool {
-        let same = (&self.server, &self.namespace, &self.release) == (&wanted.server, &wanted.namespace, &wanted.release);
+        let same =
+            (&self.server, &self.namespace, &self.release) == (&wanted.server, &wanted.namespace, &wanted.release);
         let made = match self.act {
             Act::Advance => self.before + 1,
             Act::Uninstall => self.before,
