@@ -3,6 +3,7 @@
 #[path = "../bed/mod.rs"]
 mod bed;
 
+mod chart;
 mod docs;
 mod laws;
 mod layering;
