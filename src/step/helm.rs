@@ -237,7 +237,9 @@ impl Work<'_> {
         let done = call
             .run(self.kit, |update| match says.take(update) {
                 Heard::Said(said) => {
-                    said.into_iter().for_each(|update| self.kit.updates.send(update));
+                    if let Some(update) = said {
+                        self.kit.updates.send(update);
+                    }
                     None
                 }
                 Heard::Text(Said::Line { stream: Stream::Stdout, .. }) if secret => None,

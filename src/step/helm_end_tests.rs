@@ -35,8 +35,8 @@ fn said(lines: &[&str]) -> Says {
     says
 }
 
-fn upgraded<T>(ended: &Ended, left: &Left, says: &Says, judge: impl Fn(&Upgraded<'_>) -> T) -> T {
-    judge(&Upgraded { release: "dc-demo", says, ended, left })
+fn upgraded<'a>(ended: &'a Ended, left: &'a Left, says: &'a Says) -> Upgraded<'a> {
+    Upgraded { release: "dc-demo", says, ended, left }
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn after_a_stop_only_a_whole_release_is_clean() {
         (&killed, at("deployed"), false, true, "Helm had to be killed; release dc-demo is deployed (revision 3)"),
     ];
     for (ended, left, clean, unfinished, note) in rows {
-        let stopped = upgraded(ended, &left, &Says::default(), |upgraded| upgraded.stopped());
+        let stopped = upgraded(ended, &left, &Says::default()).stopped();
         assert_eq!((stopped.clean, stopped.note.as_str()), (clean, note));
         assert_eq!(!stopped.unfinished.is_empty(), unfinished, "{note}");
     }
@@ -81,14 +81,14 @@ fn a_failure_says_what_became_of_the_release_and_why() {
         (unread(), "Helm ended with exit status 1; what became of release dc-demo is not known"),
     ];
     for (left, message) in rows {
-        let failure = upgraded(&exit, &left, &says, |upgraded| upgraded.failed(vec!["Pod web: no image".to_owned()]));
+        let failure = upgraded(&exit, &left, &says).failed(vec!["Pod web: no image".to_owned()]);
         assert_eq!((failure.code, failure.message.as_str()), (Code::ChartFailed, message));
         assert_eq!(failure.causes[..2], ["resource not ready", "context deadline exceeded"]);
         assert_eq!(failure.causes.last().map(String::as_str), Some("Pod web: no image"));
         assert!(failure.hints[0].contains("instance.chart.timeout"));
     }
     let killed = ended(Exit::Signal(9), None);
-    let failure = upgraded(&killed, &at("pending-install"), &Says::default(), |upgraded| upgraded.failed(Vec::new()));
+    let failure = upgraded(&killed, &at("pending-install"), &Says::default()).failed(Vec::new());
     assert_eq!(failure.message, "Helm ended with signal 9; release dc-demo is pending-install (revision 3)");
     assert_eq!(failure.hints, ["run the same command again: it repairs the release"]);
 }
@@ -96,7 +96,7 @@ fn a_failure_says_what_became_of_the_release_and_why() {
 #[test]
 fn a_helm_that_is_content_is_believed_unless_its_record_says_otherwise() {
     let exit = ended(Exit::Code(0), None);
-    let done = |left: &Left| upgraded(&exit, left, &Says::default(), |upgraded| upgraded.done());
+    let done = |left: &Left| upgraded(&exit, left, &Says::default()).done();
     assert_eq!(done(&at("deployed")), Outcome::Done("release dc-demo is deployed (revision 3)".to_owned()));
     assert!(matches!(done(&unread()), Outcome::Done(note) if note.contains("no answer")));
     assert!(matches!(done(&at("failed")), Outcome::Failed(failure) if failure.message.contains("is failed")));

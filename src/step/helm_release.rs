@@ -19,6 +19,7 @@ use crate::step::invoke::{ABOUT, RECORDS, about_path};
 
 /// One revision, as `helm history -o json` has it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the words are Helm's")]
 pub(crate) struct Revision {
     /// From 1.
     pub(crate) revision: u64,

@@ -37,8 +37,10 @@ impl Says {
             self.error = vec![error.to_owned()];
             return Heard::Said(None);
         }
-        if let Some(warning) = warning(text) {
-            return Heard::Said(warning);
+        match warning(text) {
+            Some(Logged::Warning(update)) => return Heard::Said(Some(update)),
+            Some(Logged::Failed) => return Heard::Said(None),
+            None => {}
         }
         if !self.error.is_empty() {
             if self.error.len() < MOST {
@@ -89,21 +91,28 @@ fn diagnostic(severity: Severity, summary: String, detail: String) -> Update {
     Update::Diagnostic { severity, origin: "Helm".to_owned(), summary, detail, address: None, source: None }
 }
 
-/// A warning in one of Helm 3's forms (`WARNING: …`, `W1130 …] …`) or Helm 4's (`level=WARN msg=…`). That the upgrade failed is no warning:
-/// the error says it again.
-fn warning(line: &str) -> Option<Option<Update>> {
-    if let Some(text) = line.strip_prefix("WARNING: ") {
-        return Some(Some(diagnostic(Severity::Warning, text.to_owned(), String::new())));
-    }
-    if let Some(text) = logged_by_helm_3(line) {
-        return Some(Some(diagnostic(Severity::Warning, text.to_owned(), String::new())));
+/// What a line of a log is.
+enum Logged {
+    /// A warning.
+    Warning(Update),
+    /// That the work failed: the error says it again.
+    Failed,
+}
+
+/// Reads a warning in one of Helm 3's forms (`WARNING: …`, `W1130 …] …`) or Helm 4's (`level=WARN msg=…`).
+fn warning(line: &str) -> Option<Logged> {
+    let told = |summary: String, detail: &str| {
+        Some(Logged::Warning(diagnostic(Severity::Warning, summary, detail.trim().to_owned())))
+    };
+    if let Some(text) = line.strip_prefix("WARNING: ").or_else(|| logged_by_helm_3(line)) {
+        return told(text.to_owned(), "");
     }
     let rest = line.split_once("level=WARN msg=")?.1;
     let (message, rest) = logged(rest);
     if ["upgrade failed", "install failed", "uninstall failed", "rollback failed"].contains(&message.as_str()) {
-        return Some(None);
+        return Some(Logged::Failed);
     }
-    Some(Some(diagnostic(Severity::Warning, message, rest.trim().to_owned())))
+    told(message, rest)
 }
 
 /// What follows `W1130 07:53:49.000000 42 warnings.go:70] ` (the API server's warnings) or `coalesce.go:286: warning: `.

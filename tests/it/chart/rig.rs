@@ -154,7 +154,7 @@ instance:
         }
         let verdict = self.assert_failed(&finished, "guard.release_pending");
         let named = |word: &str| word.trim_matches('"').parse::<Timestamp>().ok();
-        let until = reasons(&verdict).split_whitespace().filter_map(named).last().expect("the time is named");
+        let until = reasons(&verdict).split_whitespace().filter_map(named).next_back().expect("the time is named");
         wait::fact("the record to be old", || (System.wall() > until).then_some(()));
         bootstrap().expect_code(0)
     }
