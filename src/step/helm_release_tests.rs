@@ -1,1 +1,126 @@
-//! Tests.
+//! Which release is repaired how, and when not.
+
+use super::*;
+use crate::step::invoke::make_folder;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_796_000_000 + seconds).expect("a time")
+}
+
+fn revision(number: u64, status: &str) -> Revision {
+    Revision { revision: number, updated: Some(at(0)), status: status.to_owned(), description: String::new() }
+}
+
+fn repair(statuses: &[&str], proof: &Proof, now: i64) -> Repair {
+    let history: Vec<_> = statuses.iter().zip(1..).map(|(status, number)| revision(number, status)).collect();
+    decide(&history, proof, at(now), Duration::from_secs(600))
+}
+
+#[test]
+fn each_state_has_its_repair_once_the_helm_that_left_it_has_ended() {
+    let cases: [(&[&str], Repair); 12] = [
+        (&[], Repair::None),
+        (&["deployed"], Repair::None),
+        (&["superseded", "failed"], Repair::None),
+        (&["uninstalled"], Repair::None),
+        (&["unknown"], Repair::None),
+        (&["pending-install"], Repair::Forget(1)),
+        (&["failed", "pending-install"], Repair::Forget(2)),
+        (&["superseded", "deployed", "pending-upgrade"], Repair::RollBack(2)),
+        (&["deployed", "failed", "pending-rollback"], Repair::RollBack(1)),
+        (&["failed", "pending-upgrade"], Repair::Forget(2)),
+        (&["failed", "pending-rollback"], Repair::Forget(2)),
+        (&["deployed", "uninstalling"], Repair::Uninstall),
+    ];
+    for (statuses, expected) in cases {
+        assert_eq!(repair(statuses, &Proof::Ended, 1), expected, "{statuses:?}");
+    }
+}
+
+#[test]
+fn without_proof_time_decides() {
+    let half_done: &[&str] = &["deployed", "pending-upgrade"];
+    let wait = repair(half_done, &Proof::None, 599);
+    assert!(matches!(wait, Repair::Wait { until: Some(until), .. } if until == at(600)), "{wait:?}");
+    assert_eq!(repair(half_done, &Proof::None, 600), Repair::RollBack(1));
+    let undated = [Revision { updated: None, ..revision(1, "pending-install") }];
+    let wait = decide(&undated, &Proof::None, at(9999), Duration::from_secs(1));
+    assert!(matches!(wait, Repair::Wait { until: None, .. }), "{wait:?}");
+}
+
+#[test]
+fn a_helm_that_lives_is_waited_for_however_old_its_record() {
+    let lives = Proof::Lives { name: "helm upgrade".to_owned(), pid: 42 };
+    let wait = repair(&["pending-install"], &lives, 99_999);
+    let Repair::Wait { why, until: None } = wait else { panic!("{wait:?}") };
+    assert!(why.contains("process 42"), "{why}");
+}
+
+#[test]
+fn the_history_of_both_helms_is_read() {
+    let text = r#"[{"revision":2,"updated":"2026-11-30T04:29:30.511898847Z","status":"pending-upgrade",
+        "chart":"demo-0.1.0","app_version":"","description":"Preparing upgrade"}]"#;
+    let history: Vec<Revision> = serde_json::from_str(text).expect("readable");
+    assert!(history[0].is_half_done() && history[0].updated.is_some());
+}
+
+/// A run directory beside ours, with one Helm in it.
+fn run(folder: &Path, name: &str, about: &About, record: Option<(&Recorded, &str)>) {
+    let tools = folder.join(name).join(RECORDS);
+    make_folder(&tools).expect("made");
+    let base = tools.join("helm-upgrade");
+    fs::write(about_path(&base), serde_json::to_vec(about).expect("JSON")).expect("written");
+    if let Some((recorded, suffix)) = record {
+        let text = serde_json::to_vec(recorded).expect("JSON");
+        fs::write(tools.join(format!("helm-upgrade{suffix}")), text).expect("written");
+    }
+}
+
+#[test]
+fn only_the_run_that_made_the_revision_proves_anything() {
+    let about = |release: &str, before, act| About {
+        server: "https://127.0.0.1:1".to_owned(),
+        namespace: "dci-demo".to_owned(),
+        release: release.to_owned(),
+        before,
+        act,
+    };
+    let wanted = about("dc-demo", 0, Act::Advance);
+    let mine = Recorded::of(std::process::id(), "helm upgrade", "run/step");
+    let over = Recorded { started: mine.started + 1, ..mine.clone() };
+    let elsewhere = Recorded { place: "another machine".to_owned(), ..over.clone() };
+    let lives = Proof::Lives { name: "helm upgrade".to_owned(), pid: mine.pid };
+    let cases: [(About, Option<(&Recorded, &str)>, Proof); 9] = [
+        (about("dc-demo", 1, Act::Advance), Some((&over, "")), Proof::Ended),
+        (about("dc-demo", 1, Act::Advance), Some((&mine, ".ended")), Proof::Ended),
+        (about("dc-demo", 1, Act::Advance), Some((&mine, ".interrupted")), lives),
+        (about("dc-demo", 1, Act::Advance), Some((&elsewhere, "")), Proof::None),
+        (about("dc-demo", 1, Act::Advance), None, Proof::None),
+        (about("dc-demo", 2, Act::Advance), Some((&over, "")), Proof::None),
+        (about("dc-other", 1, Act::Advance), Some((&over, "")), Proof::None),
+        (about("dc-demo", 2, Act::Uninstall), Some((&over, "")), Proof::Ended),
+        (about("dc-demo", 1, Act::Uninstall), Some((&over, "")), Proof::None),
+    ];
+    for (about, record, expected) in cases {
+        let folder = tempfile::tempdir().expect("a folder");
+        run(folder.path(), "before", &about, record);
+        let found = look_for_proof(&folder.path().join("ours"), &wanted, 2);
+        assert_eq!(found, expected, "{about:?} {record:?}");
+    }
+}
+
+#[test]
+fn one_helm_that_cannot_be_seen_outweighs_one_that_has_ended() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let about = About {
+        server: String::new(),
+        namespace: String::new(),
+        release: "r".to_owned(),
+        before: 0,
+        act: Act::Advance,
+    };
+    let mine = Recorded::of(std::process::id(), "helm upgrade", "run/step");
+    run(folder.path(), "first", &about, Some((&mine, ".ended")));
+    run(folder.path(), "second", &about, None);
+    assert_eq!(look_for_proof(&folder.path().join("ours"), &about, 1), Proof::None);
+}

@@ -1,1 +1,178 @@
-//! Tests.
+//! Every end of OpenTofu, and what is said of it.
+
+use super::*;
+use crate::process::{Directly, Left, Stream, Update, Why};
+use serde_json::json;
+use std::time::Duration;
+
+fn at(seconds: u64) -> Instant {
+    Instant::since_boot(Duration::from_secs(1000 + seconds))
+}
+
+const STOP: fn() -> Stop = || Stop::Graceful { since: at(0), directly: Directly::No };
+
+fn ended(exit: Exit) -> Ended {
+    Ended {
+        pid: 42,
+        exit,
+        interrupts_sent: 0,
+        interrupts_reported: 0,
+        why: None,
+        killed: false,
+        left_behind: Vec::new(),
+        took: Duration::from_secs(5),
+    }
+}
+
+fn interrupted(exit: Exit) -> Ended {
+    Ended { interrupts_sent: 1, interrupts_reported: 1, why: Some(Why::StopRequested), ..ended(exit) }
+}
+
+fn ui(lines: &[serde_json::Value]) -> Ui {
+    let mut ui = Ui::default();
+    for line in lines {
+        let text = line.to_string();
+        ui.take(Update::Line { stream: Stream::Stdout, text, lossy: false, more: false });
+    }
+    ui
+}
+
+fn hook(kind: &str, address: &str) -> serde_json::Value {
+    json!({ "@message": "m", "type": kind, "hook": { "resource": { "addr": address }, "action": "create" } })
+}
+
+fn error(summary: &str, detail: &str) -> serde_json::Value {
+    let diagnostic = json!({ "severity": "error", "summary": summary, "detail": detail, "address": "a.b" });
+    json!({ "@level": "error", "@message": "m", "type": "diagnostic", "diagnostic": diagnostic })
+}
+
+fn outcome(ui: &Ui, ended: &Ended, stop: Stop) -> Outcome {
+    let tail = Tail::default();
+    judge(&Applied { name: "infra/instance", ui, tail: &tail, ended, unsaved: None }, stop, at(1261))
+}
+
+fn stop_of(ui: &Ui, ended: &Ended) -> Stopped {
+    match outcome(ui, ended, STOP()) {
+        Outcome::Stopped(stopped) => stopped,
+        other => panic!("not a stop: {other:?}"),
+    }
+}
+
+#[test]
+fn one_interrupt_after_which_everything_begun_is_complete_is_clean() {
+    let whole = ui(&[hook("apply_start", "a.b"), hook("apply_complete", "a.b"), error("execution halted", "")]);
+    let stopped = stop_of(&whole, &interrupted(Exit::Code(1)));
+    assert!(stopped.clean && stopped.unfinished.is_empty(), "{stopped:?}");
+    assert_eq!(stopped.note, "OpenTofu finished what was in flight and wrote its state");
+}
+
+#[test]
+fn a_stop_before_anything_was_applied_is_clean() {
+    let planned = ui(&[json!({ "@message": "m", "type": "version", "ui": "1.2" }), error("execution halted", "")]);
+    assert!(stop_of(&planned, &interrupted(Exit::Code(1))).clean);
+    // Within the first milliseconds it has no handler yet.
+    assert!(stop_of(&ui(&[]), &Ended { interrupts_reported: 0, ..interrupted(Exit::Signal(2)) }).clean);
+    let waiting = ui(&[hook("version", "x"), error("Error acquiring the state lock", "")]);
+    assert!(stop_of(&waiting, &interrupted(Exit::Code(1))).clean);
+}
+
+#[test]
+fn anything_else_after_a_stop_is_partial_and_named() {
+    let begun = || ui(&[hook("apply_start", "a.b")]);
+    let whole = || ui(&[hook("apply_start", "a.b"), hook("apply_complete", "a.b")]);
+    let errored = ui(&[hook("apply_start", "a.b"), hook("apply_errored", "a.b")]);
+    let unsaved = ui(&[
+        hook("apply_start", "a.b"),
+        hook("apply_complete", "a.b"),
+        error("Failed to persist state to backend", ""),
+    ]);
+    let twice = Ended { interrupts_reported: 2, ..interrupted(Exit::Code(1)) };
+    let killed = Ended { killed: true, interrupts_sent: 2, ..interrupted(Exit::Signal(9)) };
+    let cases = [
+        (begun(), interrupted(Exit::Code(1)), "before everything that it had begun was complete", true),
+        (errored, interrupted(Exit::Code(1)), "before everything that it had begun was complete", true),
+        (whole(), twice, "interrupted twice, not by dcctl alone", false),
+        (begun(), killed, "had to be killed", true),
+        (unsaved, interrupted(Exit::Code(1)), "could not save all of its state", false),
+        (whole(), interrupted(Exit::Signal(11)), "before everything", false),
+    ];
+    for (ui, ended, expected, named) in cases {
+        let stopped = stop_of(&ui, &ended);
+        assert!(!stopped.clean, "{stopped:?}");
+        assert!(stopped.note.contains(expected) && stopped.note.contains("PARTIALLY APPLIED"), "{stopped:?}");
+        assert_eq!(stopped.unfinished.contains(&"a.b".to_owned()), named, "{stopped:?}");
+    }
+}
+
+#[test]
+fn giving_up_says_what_was_witnessed_and_how_long_it_waited() {
+    let left = |pid, fate| Left {
+        pid,
+        name: "provider".to_owned(),
+        age: Duration::from_secs(9),
+        state: 'D',
+        fate,
+    };
+    let unseen = Ended { left_behind: vec![left(42, Fate::Alive)], ..interrupted(Exit::Unseen) };
+    let note = stop_of(&ui(&[]), &unseen).note;
+    assert!(note.starts_with("dcctl stopped waiting for the interrupted OpenTofu command. Nobody saw process 42 end"));
+    assert!(note.contains("PARTIALLY APPLIED rather than untouched. Re-run the same command — the apply is idempotent"));
+    assert!(note.ends_with("is the one reading that is not safe (dcctl waited 21m1s after the interrupt)"), "{note}");
+
+    let outlived = Ended {
+        left_behind: vec![left(7, Fate::Ended), left(8, Fate::Alive)],
+        ..interrupted(Exit::Code(1))
+    };
+    let note = stop_of(&ui(&[]), &outlived).note;
+    assert!(note.contains("outlived it: process 8 (provider, state D)") && !note.contains("process 7"), "{note}");
+}
+
+#[test]
+fn a_failure_is_not_called_a_stop() {
+    let failed = ui(&[error("bad value", "")]);
+    let not_stopped = outcome(&failed, &ended(Exit::Code(1)), Stop::None);
+    let failed_by_itself = outcome(&failed, &ended(Exit::Code(1)), STOP());
+    for outcome in [not_stopped, failed_by_itself] {
+        let Outcome::Failed(failure) = outcome else { panic!("not a failure: {outcome:?}") };
+        assert_eq!(failure.message, "OpenTofu could not apply `infra/instance`");
+        assert_eq!(failure.causes, ["a.b: bad value"]);
+    }
+    let foreign = outcome(&ui(&[]), &Ended { interrupts_reported: 1, ..ended(Exit::Code(1)) }, Stop::None);
+    let Outcome::Failed(failure) = foreign else { panic!("not a failure: {foreign:?}") };
+    assert!(failure.message.contains("by somebody else than dcctl"), "{failure}");
+}
+
+#[test]
+fn a_failure_without_a_diagnostic_has_the_last_lines_or_the_end_itself() {
+    let mut tail = Tail::default();
+    let why = |tail: &Tail| explain("it failed".to_owned(), &ui(&[]), tail, &ended(Exit::Code(1))).causes;
+    assert_eq!(why(&tail), ["it ended with exit status 1"]);
+    tail.push("panic: runtime error");
+    assert_eq!(why(&tail), ["panic: runtime error"]);
+}
+
+#[test]
+fn an_unsaved_state_is_named_first() {
+    let ui = ui(&[error("Failed to save state", "disk full")]);
+    let tail = Tail::default();
+    let ended = interrupted(Exit::Code(1));
+    let path = Path::new("state/infrastructure.errored.tfstate");
+    let applied = Applied { name: "infra", ui: &ui, tail: &tail, ended: &ended, unsaved: Some(path) };
+    for stop in [Stop::None, STOP()] {
+        let Outcome::Failed(failure) = judge(&applied, stop, at(1)) else { panic!("not a failure") };
+        assert!(failure.message.contains("it is kept in `state/infrastructure.errored.tfstate`"), "{failure}");
+    }
+}
+
+#[test]
+fn the_id_of_a_foreign_lock_is_the_holders() {
+    let detail = "Error message: already locked: ID=held-id\nLock Info:\n  ID:        own-id\n  Who:       bob@laptop\n";
+    let hints = |detail: &str| {
+        explain("f".to_owned(), &ui(&[error(LOCKED, detail)]), &Tail::default(), &ended(Exit::Code(1))).hints
+    };
+    let found = hints(detail);
+    assert!(found[0].contains("force-unlock held-id") && found[0].contains("by bob@laptop"), "{found:?}");
+    let local = hints("Lock Info:\n  ID:        own-id\n  Who:       bob@laptop\n");
+    assert!(local[0].contains("force-unlock own-id"), "{local:?}");
+    assert!(hints("resource temporarily unavailable")[0].starts_with("the state is locked; wait"));
+}

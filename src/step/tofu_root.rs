@@ -202,22 +202,22 @@ impl Tokens<'_> {
     }
 }
 
-/// Where a string ends whose opening quote was passed: the offset of its closing quote, or of the end of the text.
-/// Quotes in `${…}` do not count.
+/// Where a string ends whose opening quote was passed: the offset of its closing quote, or of the end of the text. A
+/// `${…}` in it may have strings of its own.
 fn string_end(text: &str) -> usize {
+    let bytes = text.as_bytes();
     let mut depth = 0_usize;
-    let mut escaped = false;
-    let mut before = ' ';
-    for (at, character) in text.char_indices() {
-        match character {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            '{' if depth > 0 || matches!(before, '$' | '%') => depth += 1,
-            '}' if depth > 0 => depth -= 1,
-            '"' if depth == 0 => return at,
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' => at += 1,
+            b'{' if depth > 0 || (at > 0 && matches!(bytes[at - 1], b'$' | b'%')) => depth += 1,
+            b'}' if depth > 0 => depth -= 1,
+            b'"' if depth == 0 => return at,
+            b'"' => at += 1 + string_end(&text[at + 1..]),
             _ => {}
         }
-        before = character;
+        at += 1;
     }
     text.len()
 }
