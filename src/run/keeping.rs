@@ -189,8 +189,8 @@ pub(crate) async fn claim(keeper: &Keeper, mut stop: StopWatch, context: &str, c
     let waited = clock.now().since(began);
     match answer {
         Ok(claimed) => {
-            let note = format!("held by {}", claimed.holder);
-            (Claim::Held { claimed, waited }, Outcome::Done(note))
+            // `lock.claimed` says it all.
+            (Claim::Held { claimed, waited }, Outcome::Done(String::new()))
         }
         Err(error) => refused(error, context, clock),
     }

@@ -86,6 +86,8 @@ pub(crate) struct Work<'a> {
 
 impl Work<'_> {
     async fn install(&self) -> Result<Outcome, End> {
+        // First, because a mistake in them is no reason to touch the release.
+        let values = self.values()?;
         let mut history = self.history().await?;
         if self.repair(&history).await? {
             self.go_on("the release was repaired, and nothing was installed")?;
@@ -98,7 +100,7 @@ impl Work<'_> {
         args.extend(self.in_namespace());
         // Without it, Helm goes on with the former values when it is given none.
         args.push("--reset-values".into());
-        args.extend(self.values()?);
+        args.extend(values);
         args.extend(self.waiting());
         args.extend(words(&["--history-max", HISTORY]));
         let upgrading = self.change("helm upgrade", args, before, Act::Advance, Manner::Helm);

@@ -70,9 +70,11 @@ pub fn refuse_local_state(bundle: &Bundle) -> Result<(), Failure> {
     for root in bundle.prerequisites.iter().chain(infrastructure) {
         if is_local(declared_backend(&root.dir).as_deref()) {
             let name = root.dir.strip_prefix(&bundle.root).unwrap_or(&root.dir);
-            let sentence = format!("`{}` keeps its OpenTofu state on this machine, which a CI job loses", name.display());
-            return Err(Failure::new(Code::OptionInvalid, sentence)
-                .hint("name a folder that outlives the job with --state-dir, or declare a remote backend in the root"));
+            let sentence =
+                format!("`{}` keeps its OpenTofu state on this machine, which a CI job loses", name.display());
+            return Err(Failure::new(Code::OptionInvalid, sentence).hint(
+                "name a folder that outlives the job with --state-dir, or declare a remote backend in the root",
+            ));
         }
     }
     Ok(())
@@ -199,7 +201,9 @@ impl Work<'_> {
                 kit.outputs.put(name, Given::Plain(value.clone()));
             }
         }
-        Ok(Outcome::Done(ui.planned().map_or_else(|| "no changes".to_owned(), |counts| format!("would change: {counts}"))))
+        Ok(Outcome::Done(
+            ui.planned().map_or_else(|| "no changes".to_owned(), |counts| format!("would change: {counts}")),
+        ))
     }
 
     /// How people call the root: its path in the bundle.
@@ -330,11 +334,7 @@ impl Work<'_> {
             name: format!("tofu {verb}"),
             program: self.tofu.path.clone(),
             args,
-            env: vec![
-                ("TF_IN_AUTOMATION", "1".into()),
-                ("TF_INPUT", "0".into()),
-                ("CHECKPOINT_DISABLE", "1".into()),
-            ],
+            env: vec![("TF_IN_AUTOMATION", "1".into()), ("TF_INPUT", "0".into()), ("CHECKPOINT_DISABLE", "1".into())],
             cwd: cwd.to_owned(),
             manner,
             signs,

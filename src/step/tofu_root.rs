@@ -235,7 +235,10 @@ mod tests {
             ("# terraform { backend \"s3\" {} }\n// backend \"gcs\" {\n/* terraform { backend \"http\" {} } */", None),
             ("resource \"x\" \"backend\" { terraform { backend \"s3\" {} } }", None),
             ("locals { a = \"terraform { backend \\\"s3\\\" {\" }", None),
-            ("locals { a = <<-EOT\n  terraform {\n    backend \"s3\" {\n  EOT\n}\nterraform {\n backend \"pg\" {}\n}", Some("pg")),
+            (
+                "locals { a = <<-EOT\n  terraform {\n    backend \"s3\" {\n  EOT\n}\nterraform {\n backend \"pg\" {}\n}",
+                Some("pg"),
+            ),
             ("locals { a = \"${var.b[\"}\"]} {\" }\nterraform {\n  backend \"http\" {}\n}", Some("http")),
             ("terraform {\n  required_providers {\n    cloud = { source = \"a/b\" }\n  }\n}\nbackend \"s3\" {}", None),
             ("", None),

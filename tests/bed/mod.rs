@@ -20,6 +20,10 @@ pub(crate) mod folder;
 #[cfg(test)]
 pub(crate) mod hand;
 pub(crate) mod http;
+#[cfg(test)]
+pub(crate) mod impostor;
+#[cfg(test)]
+pub(crate) mod junit;
 pub(crate) mod keys;
 pub(crate) mod kwok;
 #[cfg(test)]
@@ -28,10 +32,14 @@ pub(crate) mod message;
 #[cfg(test)]
 pub(crate) mod pool;
 #[cfg(test)]
+pub(crate) mod pretend;
+#[cfg(test)]
 pub(crate) mod proxy;
 #[cfg(test)]
 pub(crate) mod reset;
 pub(crate) mod serve;
+#[cfg(test)]
+pub(crate) mod stream;
 pub(crate) mod tools;
 pub(crate) mod users;
 pub(crate) mod wait;

@@ -4,10 +4,12 @@
 mod bed;
 
 mod chart;
+mod cluster;
 mod docs;
 mod laws;
 mod layering;
 mod process;
+mod refused;
 mod reports;
 mod steps;
 mod stopping;
