@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::event::{self, Event, LockEnd, RunOutcome, Seen};
 use crate::failure::{Code, Failure};
-use crate::run::{Begun, Journal, Paths, Reports, Spec, Voice};
+use crate::run::{GoingOn, Journal, Paths, Reports, Spec, Voice};
 
 /// How long the front waits for its own last lines to be written.
 const FLUSH: Duration = Duration::from_secs(5);
@@ -87,15 +87,13 @@ pub(crate) fn write(spec: &Spec, clock: &Arc<dyn Clock>) -> Result<u8, Failure> 
             format!("the supervisor of this run was killed, and its journal {} cannot be used", path.display());
         Failure::new(Code::SupervisorKilled, sentence).because(error)
     };
-    end_torn_line(&path).map_err(|error| unusable(&error))?;
     let text = std::fs::read(&path).map_err(|error| unusable(&error))?;
-    let text = String::from_utf8_lossy(&text).into_owned();
+    let text = String::from_utf8_lossy(&text);
     let remains = Remains::of(&text);
-    let reports = Reports::start(Paths {
-        events: spec.events_file.clone(),
-        junit: spec.junit.clone(),
-        begun: Begun::With(text),
-    });
+    end_torn_line(&path).map_err(|error| unusable(&error))?;
+    let mut reports =
+        Reports::start(Paths { events: spec.events_file.clone(), junit: spec.junit.clone(), going_on: GoingOn::Yes });
+    text.lines().for_each(|line| reports.recall(line));
     let redactor = spec.redactor();
     let voice =
         Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: remains.next_seq };

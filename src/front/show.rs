@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -81,6 +82,20 @@ pub(crate) fn start(journal: PathBuf, showing: Showing) -> Shown {
     // Without the thread nothing is shown, and the run goes on all the same; `done` is closed and nobody waits.
     let _ = thread::Builder::new().name("show".to_owned()).spawn(body);
     Shown { lines, done }
+}
+
+/// Shows these lines, on a thread of their own: a reader that stands still holds up the end for this long at most.
+pub(crate) fn all(lines: Vec<String>, showing: Showing, stalled: Duration) {
+    let (shown, progress) = mpsc::channel();
+    let body = move || {
+        let mut screen = Screening::new(showing);
+        for line in lines {
+            screen.show(&line);
+            let _ = shown.send(());
+        }
+    };
+    drop(thread::Builder::new().name("show".to_owned()).spawn(body));
+    while progress.recv_timeout(stalled).is_ok() {}
 }
 
 fn follow(follower: &mut Follower, screen: &mut Screening, counter: &AtomicU64) {

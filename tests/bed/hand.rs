@@ -157,6 +157,14 @@ impl Bed {
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.scratch().join(name)
     }
+
+    /// Writes a file of the test's folder, with the folders that it is in, and says where it is.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.file(name);
+        let folder = path.parent().expect("a file is in a folder");
+        fs::create_dir_all(folder).and_then(|()| fs::write(&path, text)).expect("the test's folder can be written");
+        path
+    }
 }
 
 impl Drop for Bed {

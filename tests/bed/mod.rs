@@ -16,12 +16,14 @@ pub(crate) mod control_plane;
 pub(crate) mod dcctl;
 pub(crate) mod demo;
 pub(crate) mod described;
-#[cfg(test)]
-pub(crate) mod events;
 pub(crate) mod folder;
 #[cfg(test)]
 pub(crate) mod hand;
 pub(crate) mod http;
+#[cfg(test)]
+pub(crate) mod impostor;
+#[cfg(test)]
+pub(crate) mod junit;
 pub(crate) mod keys;
 pub(crate) mod kwok;
 #[cfg(test)]
@@ -36,6 +38,8 @@ pub(crate) mod proxy;
 #[cfg(test)]
 pub(crate) mod reset;
 pub(crate) mod serve;
+#[cfg(test)]
+pub(crate) mod stream;
 pub(crate) mod tools;
 pub(crate) mod users;
 pub(crate) mod wait;

@@ -9,6 +9,7 @@ mod laws;
 mod layering;
 mod lock;
 mod process;
+mod refused;
 mod reports;
 mod steps;
 mod stopping;
