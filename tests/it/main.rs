@@ -16,3 +16,4 @@ mod steps;
 mod stopping;
 mod the_bed;
 mod tree;
+mod verbs;
