@@ -323,7 +323,7 @@ impl Finished {
                 );
             }
         }
-        if let Some(report) = self.traces.junit.as_deref().filter(|path| path.is_file()) {
+        if let Some(report) = self.traces.junit.as_deref().filter(|path| self.traces.made(path)) {
             Report::read(report);
         }
         self.hold_the_events_file_against(&shown, ended);
@@ -339,12 +339,7 @@ impl Finished {
 
     #[track_caller]
     fn hold_the_events_file_against(&self, shown: &[Value], ended: Option<i32>) {
-        // A device that the run refused to write to may be a file to us: that of our own output.
-        let of_the_test = |path: &&Path| {
-            let real = path.canonicalize().unwrap_or_default();
-            path.is_file() && self.traces.folder.canonicalize().is_ok_and(|folder| real.starts_with(folder))
-        };
-        let Some(path) = self.traces.events_file.as_deref().filter(of_the_test) else { return };
+        let Some(path) = self.traces.events_file.as_deref().filter(|path| self.traces.made(path)) else { return };
         let events = Journal::at(path.to_owned()).events();
         if ended.is_some_and(|code| code != 40) {
             stream::assert_complete(&events);
@@ -379,6 +374,13 @@ impl Traces {
             variable(command, "XDG_STATE_HOME").or_else(|| Some(variable(command, "HOME")?.join(".local/state")));
         let folder = command.get_current_dir().expect("it was given one").to_owned();
         Traces { folder, junit: option("junit"), events_file: option("events-file"), run_dir: option("run-dir"), state }
+    }
+
+    /// Whether this file of the test is there. A device that a run refused to write to may be a file to us, too: that of
+    /// our own output.
+    fn made(&self, path: &Path) -> bool {
+        let real = path.canonicalize().unwrap_or_default();
+        path.is_file() && self.folder.canonicalize().is_ok_and(|folder| real.starts_with(folder))
     }
 
     /// Every journal of the test's runs, in the order of their beginnings.

@@ -7,8 +7,11 @@ use serde_json::Value;
 
 use crate::bed::Api;
 
-/// What changes by itself: nodes and their leases tell that they live, events that something happened.
+/// What changes by itself: nodes tell that they live, events that something happened.
 const RESTLESS: [&str; 3] = ["/api/v1/nodes", "/api/v1/events", "/apis/events.k8s.io/v1/events"];
+
+/// Where nodes and API servers tell by Leases that they live.
+const SIGNS_OF_LIFE: [&str; 2] = ["kube-node-lease", "kube-system"];
 
 /// The `resourceVersion` of every object that can be listed, by where it is. What an earlier test left is on its way
 /// out: namespaces that are being deleted are left out, with what is in them, and what is in those that are gone.
@@ -26,7 +29,7 @@ pub(crate) fn inventory(api: &Api) -> io::Result<BTreeMap<String, String>> {
         for object in api.list(collection)?.into_iter().filter(|object| !is_leaving(object)) {
             let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default();
             let place = format!("{collection} {}/{} {}", text("namespace"), text("name"), text("uid"));
-            if text("namespace") != "kube-node-lease" {
+            if !(collection.ends_with("/leases") && SIGNS_OF_LIFE.contains(&text("namespace"))) {
                 found.insert(place, text("resourceVersion").to_owned());
             }
         }
