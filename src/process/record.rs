@@ -66,7 +66,14 @@ impl Recorded {
     /// A record of a process that runs now.
     pub(crate) fn of(pid: u32, name: &str, tag: &str) -> Recorded {
         let started = Stat::of(pid).map_or(0, |stat| stat.started);
-        Recorded { name: name.to_owned(), pid, started, boot: proc::boot_id(), place: proc::place(), tag: tag.to_owned() }
+        Recorded {
+            name: name.to_owned(),
+            pid,
+            started,
+            boot: proc::boot_id(),
+            place: proc::place(),
+            tag: tag.to_owned(),
+        }
     }
 
     /// Reads the record at `base`, whatever it was renamed to; none when there is none.

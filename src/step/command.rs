@@ -68,12 +68,7 @@ pub async fn verify(kit: &Kit) -> Outcome {
     Outcome::Done(if count == 1 { "1 check passed".to_owned() } else { format!("{count} checks passed") })
 }
 
-async fn run(
-    kit: &Kit,
-    name: &str,
-    command: &[String],
-    timeout: Option<Duration>,
-) -> Result<(Ended, Tail), Failure> {
+async fn run(kit: &Kit, name: &str, command: &[String], timeout: Option<Duration>) -> Result<(Ended, Tail), Failure> {
     let (program, args) = command.split_first().expect("a command of a bundle is never empty");
     let call = Call {
         name: name.to_owned(),
@@ -85,7 +80,7 @@ async fn run(
         signs: |_| None,
         timeout,
         raw: Raw::AsAsked,
-            about: None,
+        about: None,
     };
     let mut tail = Tail::default();
     let done = call

@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::clock::rfc3339;
 use crate::cluster::wait::{Seen, State, Workload};
@@ -21,6 +22,9 @@ use crate::step::{Kit, Mode, Outcome, Stopped, Tool, Update};
 
 /// How many revisions Helm keeps of a release.
 const HISTORY: &str = "10";
+
+/// How long reading the history may take.
+const HISTORY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Installs or upgrades the chart; in a dry run, says what that would change.
 pub async fn install(kit: &Kit) -> Outcome {
@@ -65,12 +69,12 @@ pub(crate) struct Work<'a> {
 
 impl Work<'_> {
     async fn install(&self) -> Result<Outcome, End> {
-        let mut history = self.history().await?;
+        let mut history = self.history(Manner::Query).await?;
         if self.repair(&history).await? {
-            history = self.history().await?;
+            history = self.history(Manner::Query).await?;
         }
         self.go_on()?;
-        let before = history.last().map_or(0, |last| last.revision);
+        let before = history.last().map_or(0, |last| last.number);
         let mut args = words(&["upgrade", "--install", &self.chart.release]);
         args.push(self.chart.path.clone().into());
         args.extend(self.in_namespace());
@@ -78,11 +82,12 @@ impl Work<'_> {
         args.extend(self.waiting());
         args.extend(words(&["--history-max", HISTORY]));
         let (says, done) = self.change("helm upgrade", args, before, Act::Advance, Manner::Helm).await?;
-        let after = self.history().await.map(|history| history.into_iter().next_back());
-        let now = after.as_ref().ok().and_then(Option::as_ref).filter(|last| last.revision > before);
+        // Read whatever was asked meanwhile: it is what tells how things stand.
+        let after = self.history(Manner::Unsignalled).await.map(|history| history.into_iter().next_back());
+        let now = after.as_ref().ok().and_then(Option::as_ref).filter(|last| last.number > before);
         if done.ended.exit.is_success() {
             return Ok(Outcome::Done(match now {
-                Some(last) => format!("release {} revision {} {}", self.chart.release, last.revision, last.status),
+                Some(last) => format!("release {} revision {} {}", self.chart.release, last.number, last.status),
                 None => format!("release {}", self.chart.release),
             }));
         }
@@ -97,16 +102,16 @@ impl Work<'_> {
     async fn repair(&self, history: &[Revision]) -> Result<bool, End> {
         let Some(last) = history.last().filter(|last| last.is_half_done()) else { return Ok(false) };
         let (kit, release) = (self.kit, self.chart.release.as_str());
-        let proof = look_for_proof(&kit.run_dir, &self.about(0, Act::Advance), last.revision);
+        let proof = look_for_proof(&kit.run_dir, &self.about(0, Act::Advance), last);
         let patience = self.chart.timeout + kit.limits.budget + kit.limits.watchdog;
-        let left = format!("release {release} was left {} at revision {}", last.status, last.revision);
+        let left = format!("release {release} was left {} at revision {}", last.status, last.number);
         let shown = match &proof {
             Proof::Ended => "the Helm that left it has ended on this machine",
             Proof::Lives { .. } | Proof::None => "the Helm that left it can no longer be at work",
         };
         match decide(history, &proof, kit.clock.wall(), patience) {
             Repair::None => return Ok(false),
-            Repair::Wait { why, until } => return Err(self.wait(&left, &why, until).into()),
+            Repair::Wait { why, until } => return Err(wait(&left, why, until).into()),
             Repair::Forget(revision) => {
                 kit.updates.send(Update::Note(format!(
                     "{left}, and {shown}: its record is deleted, and what it had made is adopted by the install"
@@ -114,32 +119,22 @@ impl Work<'_> {
                 kit.cluster.delete_release_record(&self.chart.namespace, release, revision).await?;
             }
             Repair::RollBack(revision) => {
-                kit.updates.send(Update::Note(format!("{left}, and {shown}: it is rolled back to revision {revision}")));
+                kit.updates
+                    .send(Update::Note(format!("{left}, and {shown}: it is rolled back to revision {revision}")));
                 let mut args = words(&["rollback", release, &revision.to_string()]);
                 args.extend(self.in_namespace());
                 args.extend(self.timeout());
-                self.mend("helm rollback", args, last.revision, Act::Advance).await?;
+                self.mend("helm rollback", args, last.number, Act::Advance).await?;
             }
             Repair::Uninstall => {
                 kit.updates.send(Update::Note(format!("{left}, and {shown}: the uninstall is finished first")));
                 let mut args = words(&["uninstall", release, "--ignore-not-found", "--wait"]);
                 args.extend(self.in_namespace());
                 args.extend(self.timeout());
-                self.mend("helm uninstall", args, last.revision, Act::Uninstall).await?;
+                self.mend("helm uninstall", args, last.number, Act::Uninstall).await?;
             }
         }
         Ok(true)
-    }
-
-    fn wait(&self, left: &str, why: &str, until: Option<jiff::Timestamp>) -> Failure {
-        let failure = Failure::new(Code::ReleasePending, left.to_owned()).cause(why.to_owned());
-        match until {
-            Some(until) => failure.hint(format!(
-                "run the same command again from {} on: then no Helm can be at work on it any more",
-                rfc3339(until)
-            )),
-            None => failure.hint("wait until that process has ended, then run the same command again"),
-        }
     }
 
     /// Runs a repair. It is never interrupted: Helm would leave the release as it found it, or worse.
@@ -179,7 +174,9 @@ impl Work<'_> {
         let done = call
             .run(self.kit, |update| match says.take(update) {
                 Heard::Said(said) => {
-                    said.into_iter().for_each(|update| self.kit.updates.send(update));
+                    if let Some(update) = said {
+                        self.kit.updates.send(update);
+                    }
                     None
                 }
                 Heard::Text(Said::Line { stream: Stream::Stdout, .. }) if secret => None,
@@ -190,11 +187,12 @@ impl Work<'_> {
     }
 
     /// The release's revisions, oldest first; none when there is no such release.
-    pub(crate) async fn history(&self) -> Result<Vec<Revision>, End> {
+    pub(crate) async fn history(&self, manner: Manner) -> Result<Vec<Revision>, End> {
         let mut args = words(&["history", &self.chart.release, "-o", "json"]);
         args.extend(self.in_namespace());
-        let mut call = self.call("helm history", args, Manner::Query);
+        let mut call = self.call("helm history", args, manner);
         call.raw = Raw::Secret;
+        call.timeout = Some(HISTORY_LIMIT);
         let (mut tail, mut stdout) = (Tail::default(), 0_u64);
         let done = call
             .run(self.kit, |update| {
@@ -241,14 +239,14 @@ impl Work<'_> {
             None if read => (true, "stopped before Helm changed anything".to_owned()),
             None => (false, format!("what became of release {release} could not be read")),
             Some(last) if last.is_half_done() => {
-                (false, format!("release {release} is left {} at revision {}", last.status, last.revision))
+                (false, format!("release {release} is left {} at revision {}", last.status, last.number))
             }
             Some(last) => (
                 true,
                 format!(
                     "Helm stopped and wrote its record: release {release} is {} at revision {}; what it had applied stays, \
                      and the same command goes on from there",
-                    last.status, last.revision
+                    last.status, last.number
                 ),
             ),
         };
@@ -266,9 +264,9 @@ impl Work<'_> {
         }
         match now {
             Some(last) if last.status == "deployed" => {
-                failure.cause(format!("its record says that revision {} is deployed all the same", last.revision))
+                failure.cause(format!("its record says that revision {} is deployed all the same", last.number))
             }
-            Some(last) => failure.cause(format!("the release is {} at revision {}", last.status, last.revision)),
+            Some(last) => failure.cause(format!("the release is {} at revision {}", last.status, last.number)),
             None => failure,
         }
     }
@@ -277,9 +275,7 @@ impl Work<'_> {
     async fn unready(&self) -> Vec<String> {
         const MOST: usize = 5;
         match self.kit.cluster.look_at_namespace(&self.chart.namespace).await {
-            Ok(Seen::Look(look)) => {
-                look.workloads.into_iter().filter_map(unready_workload).take(MOST).collect()
-            }
+            Ok(Seen::Look(look)) => look.workloads.into_iter().filter_map(unready_workload).take(MOST).collect(),
             Ok(Seen::NoAnswer(_)) | Err(_) => Vec::new(),
         }
     }
@@ -335,6 +331,18 @@ impl Work<'_> {
         write_private(&own, &serde_json::to_vec(&values).expect("values can be written as JSON"))?;
         let files = self.chart.values.iter().chain([&own]).chain(&self.kit.values);
         Ok(files.flat_map(|file: &PathBuf| [OsString::from("--values"), file.clone().into()]).collect())
+    }
+}
+
+/// Nothing can be done yet; from when on it can.
+fn wait(left: &str, why: String, until: Option<jiff::Timestamp>) -> Failure {
+    let failure = Failure::new(Code::ReleasePending, left).cause(why);
+    match until {
+        Some(until) => failure.hint(format!(
+            "run the same command again from {} on: then no Helm can be at work on it any more",
+            rfc3339(until)
+        )),
+        None => failure.hint("wait until that process has ended, then run the same command again"),
     }
 }
 

@@ -36,10 +36,13 @@ struct Hook {
 
 /// Says what would change.
 pub(crate) async fn plan(work: &Work<'_>) -> Result<Outcome, End> {
-    let history = work.history().await?;
+    let history = work.history(Manner::Query).await?;
     let release = &work.chart.release;
     if let Some(last) = history.last().filter(|last| last.is_half_done()) {
-        let note = format!("release {release} was left {} at revision {}; it would be repaired first", last.status, last.revision);
+        let note = format!(
+            "release {release} was left {} at revision {}; it would be repaired first",
+            last.status, last.number
+        );
         work.kit.updates.send(Update::Note(note));
     }
     let rendered = render(work).await?;
@@ -57,7 +60,7 @@ pub(crate) async fn plan(work: &Work<'_>) -> Result<Outcome, End> {
 }
 
 fn deployed(history: &[Revision]) -> Option<u64> {
-    history.iter().rev().find(|revision| revision.status == "deployed").map(|revision| revision.revision)
+    history.iter().rev().find(|revision| revision.status == "deployed").map(|revision| revision.number)
 }
 
 async fn render(work: &Work<'_>) -> Result<Rendered, End> {
@@ -78,7 +81,9 @@ async fn render(work: &Work<'_>) -> Result<Rendered, End> {
     }
     stop_if_asked(work)?;
     let why = says.summary().unwrap_or("it did not say why").to_owned();
-    work.kit.updates.send(Update::Note(format!("the API server could not check the chart ({why}); it is rendered alone")));
+    work.kit
+        .updates
+        .send(Update::Note(format!("the API server could not check the chart ({why}); it is rendered alone")));
     let mut args = words(&["template", &work.chart.release]);
     args.push(work.chart.path.clone().into());
     args.extend(work.in_namespace());

@@ -20,7 +20,8 @@ use crate::step::invoke::{ABOUT, RECORDS, about_path};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Revision {
     /// From 1.
-    pub(crate) revision: u64,
+    #[serde(rename = "revision")]
+    pub(crate) number: u64,
     /// When its record was last written.
     #[serde(default)]
     pub(crate) updated: Option<Timestamp>,
@@ -75,11 +76,11 @@ pub(crate) fn decide(history: &[Revision], proof: &Proof, now: Timestamp, patien
             return Repair::Wait { why, until: free_from };
         }
     }
-    let deployed = history.iter().rev().find(|revision| revision.status == "deployed").map(|found| found.revision);
+    let deployed = history.iter().rev().find(|revision| revision.status == "deployed").map(|found| found.number);
     match (last.status.as_str(), deployed) {
         ("uninstalling", _) => Repair::Uninstall,
         ("pending-upgrade" | "pending-rollback", Some(deployed)) => Repair::RollBack(deployed),
-        (_, _) => Repair::Forget(last.revision),
+        (_, _) => Repair::Forget(last.number),
     }
 }
 
@@ -109,14 +110,15 @@ pub(crate) enum Act {
 }
 
 impl About {
-    /// Whether it can have left this revision as it is.
-    fn may_have_left(&self, wanted: &About, revision: u64) -> bool {
-        let same = (&self.server, &self.namespace, &self.release) == (&wanted.server, &wanted.namespace, &wanted.release);
-        let made = match self.act {
-            Act::Advance => self.before + 1,
-            Act::Uninstall => self.before,
-        };
-        same && made == revision
+    /// Whether it can have left this revision as it is: an uninstall works on the last one, all else makes the next.
+    fn may_have_left(&self, wanted: &About, left: &Revision) -> bool {
+        let same =
+            (&self.server, &self.namespace, &self.release) == (&wanted.server, &wanted.namespace, &wanted.release);
+        let by_uninstall = left.status == "uninstalling";
+        match self.act {
+            Act::Advance => same && !by_uninstall && self.before + 1 == left.number,
+            Act::Uninstall => same && by_uninstall && self.before == left.number,
+        }
     }
 }
 
@@ -137,7 +139,7 @@ pub(crate) enum Proof {
 }
 
 /// Looks through the run directories beside this run's for the Helm that left this revision.
-pub(crate) fn look_for_proof(run_dir: &Path, wanted: &About, revision: u64) -> Proof {
+pub(crate) fn look_for_proof(run_dir: &Path, wanted: &About, left: &Revision) -> Proof {
     let mut proof = Proof::None;
     let runs = run_dir.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
     for run in runs {
@@ -147,7 +149,7 @@ pub(crate) fn look_for_proof(run_dir: &Path, wanted: &About, revision: u64) -> P
             let Some(base) = path.to_str().and_then(|path| path.strip_suffix(ABOUT)) else { continue };
             let about = fs::read(about_path(Path::new(base))).ok();
             let about = about.and_then(|text| serde_json::from_slice::<About>(&text).ok());
-            if !about.is_some_and(|about| about.may_have_left(wanted, revision)) {
+            if !about.is_some_and(|about| about.may_have_left(wanted, left)) {
                 continue;
             }
             match seen(Path::new(base)) {

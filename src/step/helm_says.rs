@@ -34,8 +34,10 @@ impl Says {
             self.error = vec![error.to_owned()];
             return Heard::Said(None);
         }
-        if let Some(warning) = warning(text) {
-            return Heard::Said(warning);
+        match warning(text) {
+            Warning::Said(update) => return Heard::Said(Some(update)),
+            Warning::SaidByTheError => return Heard::Said(None),
+            Warning::None => {}
         }
         if !self.error.is_empty() {
             if self.error.len() < MOST {
@@ -49,7 +51,8 @@ impl Says {
     /// The error's first line, without the words that say which command it was.
     pub(crate) fn summary(&self) -> Option<&str> {
         let first = self.error.first()?;
-        let prefixes = ["UPGRADE FAILED: ", "INSTALLATION FAILED: ", "uninstallation completed with 1 or more errors: "];
+        let prefixes =
+            ["UPGRADE FAILED: ", "INSTALLATION FAILED: ", "uninstallation completed with 1 or more errors: "];
         Some(prefixes.iter().find_map(|prefix| first.strip_prefix(prefix)).unwrap_or(first))
     }
 
@@ -65,18 +68,27 @@ fn diagnostic(severity: Severity, summary: String, detail: String) -> Update {
     Update::Diagnostic { severity, origin: "Helm".to_owned(), summary, detail, address: None, source: None }
 }
 
-/// A warning in Helm 3's form (`WARNING: …`) or Helm 4's (`level=WARN msg=…`). That the upgrade failed is no warning:
-/// the error says it again.
-fn warning(line: &str) -> Option<Option<Update>> {
+/// What a line says as a warning.
+enum Warning {
+    /// It is one.
+    Said(Update),
+    /// The error that follows says the same.
+    SaidByTheError,
+    /// It is none.
+    None,
+}
+
+/// A warning in Helm 3's form (`WARNING: …`) or Helm 4's (`level=WARN msg=…`).
+fn warning(line: &str) -> Warning {
     if let Some(text) = line.strip_prefix("WARNING: ") {
-        return Some(Some(diagnostic(Severity::Warning, text.to_owned(), String::new())));
+        return Warning::Said(diagnostic(Severity::Warning, text.to_owned(), String::new()));
     }
-    let rest = line.split_once("level=WARN msg=")?.1;
+    let Some((_, rest)) = line.split_once("level=WARN msg=") else { return Warning::None };
     let (message, rest) = logged(rest);
     if ["upgrade failed", "install failed", "uninstall failed", "rollback failed"].contains(&message.as_str()) {
-        return Some(None);
+        return Warning::SaidByTheError;
     }
-    Some(Some(diagnostic(Severity::Warning, message, rest.trim().to_owned())))
+    Warning::Said(diagnostic(Severity::Warning, message, rest.trim().to_owned()))
 }
 
 /// The value at the beginning of a `key=value` text, quoted or not, and what follows it.
@@ -116,9 +128,8 @@ mod tests {
     #[test]
     fn a_warning_is_a_diagnostic_in_both_forms() {
         let mut says = Says::default();
-        let warned = |summary: &str, detail: &str| {
-            Some(diagnostic(Severity::Warning, summary.to_owned(), detail.to_owned()))
-        };
+        let warned =
+            |summary: &str, detail: &str| Some(diagnostic(Severity::Warning, summary.to_owned(), detail.to_owned()));
         assert_eq!(hear(&mut says, "WARNING: old"), warned("old", ""));
         assert_eq!(hear(&mut says, "level=WARN msg=\"a \\\"b\\\" c\" name=r1"), warned("a \"b\" c", "name=r1"));
         assert_eq!(hear(&mut says, "time=x level=WARN msg=plain key=1"), warned("plain", "key=1"));

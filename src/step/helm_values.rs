@@ -38,7 +38,8 @@ fn output(outputs: &Outputs, name: &str, key: &str) -> Result<Value, Failure> {
             Ok(serde_json::from_str(secret.expose()).expect("a sensitive output was written as JSON by us"))
         }
         None => {
-            let sentence = format!("the chart value `{key}` comes from output `{name}`, which the infrastructure has not");
+            let sentence =
+                format!("the chart value `{key}` comes from output `{name}`, which the infrastructure has not");
             Err(Failure::new(Code::BundleInvalid, sentence).hint("mend instance.chart.outputs, or the root's outputs"))
         }
     }

@@ -183,10 +183,10 @@ impl Files {
             process::Recorded::read(&records.join(stem)).is_ok_and(|record| record.is_some())
                 || output.join(format!("{stem}.stdout")).exists()
         };
-        let stem = (1..)
+        let stem = (1..=u32::MAX)
             .map(|number| if number == 1 { slug.clone() } else { format!("{slug}-{number}") })
             .find(|stem| !taken(stem))
-            .expect("the numbers do not end");
+            .expect("a run has fewer programs than there are numbers");
         Ok(Files {
             stdout: output.join(format!("{stem}.stdout")),
             stderr: output.join(format!("{stem}.stderr")),

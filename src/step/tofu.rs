@@ -70,9 +70,11 @@ pub fn refuse_local_state(bundle: &Bundle) -> Result<(), Failure> {
     for root in bundle.prerequisites.iter().chain(infrastructure) {
         if is_local(declared_backend(&root.dir).as_deref()) {
             let name = root.dir.strip_prefix(&bundle.root).unwrap_or(&root.dir);
-            let sentence = format!("`{}` keeps its OpenTofu state on this machine, which a CI job loses", name.display());
-            return Err(Failure::new(Code::OptionInvalid, sentence)
-                .hint("name a folder that outlives the job with --state-dir, or declare a remote backend in the root"));
+            let sentence =
+                format!("`{}` keeps its OpenTofu state on this machine, which a CI job loses", name.display());
+            return Err(Failure::new(Code::OptionInvalid, sentence).hint(
+                "name a folder that outlives the job with --state-dir, or declare a remote backend in the root",
+            ));
         }
     }
     Ok(())
@@ -139,13 +141,13 @@ impl Work<'_> {
         let kit = self.kit;
         let state_dir = kit.state_dir.as_path();
         tofu_state::refuse_errored(self.part, state_dir)?;
-        let owner = Owner::of(kit).await?;
         if self.has_local_state() {
+            let owner = Owner::of(kit).await?;
             owner.check(self.part, state_dir)?;
+            owner.take(self.part, state_dir)?;
+            self.check_state();
         }
         let cwd = self.prepare()?;
-        owner.take(self.part, state_dir)?;
-        self.check_state();
         self.init(&cwd).await?;
         self.go_on()?;
         let mut args = words(&["apply", "-json", "-input=false", "-auto-approve"]);
@@ -199,7 +201,9 @@ impl Work<'_> {
                 kit.outputs.put(name, Given::Plain(value.clone()));
             }
         }
-        Ok(Outcome::Done(ui.planned().map_or_else(|| "no changes".to_owned(), |counts| format!("would change: {counts}"))))
+        Ok(Outcome::Done(
+            ui.planned().map_or_else(|| "no changes".to_owned(), |counts| format!("would change: {counts}")),
+        ))
     }
 
     /// How people call the root: its path in the bundle.
@@ -231,7 +235,7 @@ impl Work<'_> {
     /// Says what a state file of a killed apply means.
     fn check_state(&self) {
         let path = self.part.state(&self.kit.state_dir);
-        if !self.has_local_state() || StateFile::look(&path) != StateFile::Empty {
+        if StateFile::look(&path) != StateFile::Empty {
             return;
         }
         self.kit.updates.send(Update::Diagnostic {
@@ -273,7 +277,7 @@ impl Work<'_> {
         let mut sentence = format!("`{}` ships no {LOCK_FILE}: OpenTofu chose {}", self.name(), chosen.join(", "));
         if self.kit.mode == Mode::Act {
             let path = self.kit.state_dir.join(format!("{}{LOCK_FILE}", self.part.word()));
-            match write_private(&path, text.as_bytes()) {
+            match make_folder(&self.kit.state_dir).and_then(|()| write_private(&path, text.as_bytes())) {
                 Ok(()) => sentence.push_str(&format!("; its choice is kept in {}", path.display())),
                 Err(failure) => tracing::warn!(%failure, "the choice of providers could not be kept"),
             }
@@ -311,7 +315,9 @@ impl Work<'_> {
         let done = call
             .run(self.kit, |update| match ui.take(update) {
                 Heard::Said(said) => {
-                    said.into_iter().for_each(|update| self.kit.updates.send(update));
+                    for update in said {
+                        self.kit.updates.send(update);
+                    }
                     None
                 }
                 Heard::Text(update) => {
@@ -330,11 +336,7 @@ impl Work<'_> {
             name: format!("tofu {verb}"),
             program: self.tofu.path.clone(),
             args,
-            env: vec![
-                ("TF_IN_AUTOMATION", "1".into()),
-                ("TF_INPUT", "0".into()),
-                ("CHECKPOINT_DISABLE", "1".into()),
-            ],
+            env: vec![("TF_IN_AUTOMATION", "1".into()), ("TF_INPUT", "0".into()), ("CHECKPOINT_DISABLE", "1".into())],
             cwd: cwd.to_owned(),
             manner,
             signs,
@@ -376,7 +378,8 @@ impl Work<'_> {
             }
         }
         let complete = ui.outputs().values().all(|output| !output.sensitive && output.value.is_some());
-        if complete {
+        // After a stop no step follows that could need them.
+        if complete || self.kit.stop.is_asked() {
             return Ok(());
         }
         let mut args = words(&["output", "-json"]);
@@ -397,7 +400,9 @@ impl Work<'_> {
             })
             .await?;
         if !done.ended.exit.is_success() {
-            self.go_on()?;
+            if self.kit.stop.is_asked() {
+                return Ok(());
+            }
             let sentence = format!("the outputs of `{}` could not be read", self.name());
             return Err(tofu_end::explain(sentence, &Ui::default(), &tail, &done.ended).into());
         }
@@ -451,7 +456,7 @@ fn chosen_providers(lock: &str) -> Vec<String> {
         let quoted = || line.split('"').nth(1).map(str::to_owned);
         if line.starts_with("provider ") {
             // The registry is left out where it is the usual one: it is the first part of three.
-            provider = quoted().map(|address| address.splitn(2, '/').nth(1).unwrap_or(&address).to_owned());
+            provider = quoted().map(|address| address.split_once('/').map_or(&*address, |(_, name)| name).to_owned());
         } else if line.trim_start().starts_with("version ") {
             chosen.extend(provider.take().zip(quoted()).map(|(name, version)| format!("{name} {version}")));
         }

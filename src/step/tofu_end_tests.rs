@@ -106,23 +106,17 @@ fn anything_else_after_a_stop_is_partial_and_named() {
 
 #[test]
 fn giving_up_says_what_was_witnessed_and_how_long_it_waited() {
-    let left = |pid, fate| Left {
-        pid,
-        name: "provider".to_owned(),
-        age: Duration::from_secs(9),
-        state: 'D',
-        fate,
-    };
+    let left = |pid, fate| Left { pid, name: "provider".to_owned(), age: Duration::from_secs(9), state: 'D', fate };
     let unseen = Ended { left_behind: vec![left(42, Fate::Alive)], ..interrupted(Exit::Unseen) };
     let note = stop_of(&ui(&[]), &unseen).note;
     assert!(note.starts_with("dcctl stopped waiting for the interrupted OpenTofu command. Nobody saw process 42 end"));
-    assert!(note.contains("PARTIALLY APPLIED rather than untouched. Re-run the same command — the apply is idempotent"));
+    assert!(
+        note.contains("PARTIALLY APPLIED rather than untouched. Re-run the same command — the apply is idempotent")
+    );
     assert!(note.ends_with("is the one reading that is not safe (dcctl waited 21m1s after the interrupt)"), "{note}");
 
-    let outlived = Ended {
-        left_behind: vec![left(7, Fate::Ended), left(8, Fate::Alive)],
-        ..interrupted(Exit::Code(1))
-    };
+    let outlived =
+        Ended { left_behind: vec![left(7, Fate::Ended), left(8, Fate::Alive)], ..interrupted(Exit::Code(1)) };
     let note = stop_of(&ui(&[]), &outlived).note;
     assert!(note.contains("outlived it: process 8 (provider, state D)") && !note.contains("process 7"), "{note}");
 }
@@ -166,7 +160,8 @@ fn an_unsaved_state_is_named_first() {
 
 #[test]
 fn the_id_of_a_foreign_lock_is_the_holders() {
-    let detail = "Error message: already locked: ID=held-id\nLock Info:\n  ID:        own-id\n  Who:       bob@laptop\n";
+    let detail =
+        "Error message: already locked: ID=held-id\nLock Info:\n  ID:        own-id\n  Who:       bob@laptop\n";
     let hints = |detail: &str| {
         explain("f".to_owned(), &ui(&[error(LOCKED, detail)]), &Tail::default(), &ended(Exit::Code(1))).hints
     };

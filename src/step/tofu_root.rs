@@ -64,14 +64,12 @@ pub(crate) fn declared_backend(root: &Path) -> Option<String> {
     files.sort();
     files.iter().find_map(|path| {
         let name = path.file_name()?.to_str()?;
-        let text = || fs::read_to_string(path).ok();
-        if name.ends_with(".tf.json") || name.ends_with(".tofu.json") {
-            in_json(&text()?)
-        } else if name.ends_with(".tf") || name.ends_with(".tofu") {
-            in_hcl(&text()?)
-        } else {
-            None
-        }
+        let (name, read): (&str, fn(&str) -> Option<String>) = match name.strip_suffix(".json") {
+            Some(name) => (name, in_json),
+            None => (name, in_hcl),
+        };
+        let (_, language) = name.rsplit_once('.')?;
+        matches!(language, "tf" | "tofu").then(|| read(&fs::read_to_string(path).ok()?)).flatten()
     })
 }
 
@@ -235,7 +233,10 @@ mod tests {
             ("# terraform { backend \"s3\" {} }\n// backend \"gcs\" {\n/* terraform { backend \"http\" {} } */", None),
             ("resource \"x\" \"backend\" { terraform { backend \"s3\" {} } }", None),
             ("locals { a = \"terraform { backend \\\"s3\\\" {\" }", None),
-            ("locals { a = <<-EOT\n  terraform {\n    backend \"s3\" {\n  EOT\n}\nterraform {\n backend \"pg\" {}\n}", Some("pg")),
+            (
+                "locals { a = <<-EOT\n  terraform {\n    backend \"s3\" {\n  EOT\n}\nterraform {\n backend \"pg\" {}\n}",
+                Some("pg"),
+            ),
             ("locals { a = \"${var.b[\"}\"]} {\" }\nterraform {\n  backend \"http\" {}\n}", Some("http")),
             ("terraform {\n  required_providers {\n    cloud = { source = \"a/b\" }\n  }\n}\nbackend \"s3\" {}", None),
             ("", None),

@@ -137,12 +137,14 @@ impl Owner {
 
     /// Takes a state folder: makes it, for this user alone, and says whose it is.
     pub(crate) fn take(&self, part: Part, state_dir: &Path) -> Result<(), Failure> {
-        let unusable = |failure: Failure| Failure {
-            code: Code::RunDirUnusable,
-            message: format!("the state folder `{}` cannot be used", state_dir.display()),
-            ..failure.clone()
-        }
-        .cause(failure.message);
+        let unusable = |failure: Failure| {
+            Failure {
+                code: Code::RunDirUnusable,
+                message: format!("the state folder `{}` cannot be used", state_dir.display()),
+                ..failure.clone()
+            }
+            .cause(failure.message)
+        };
         make_folder(state_dir).map_err(unusable)?;
         let text = serde_json::to_vec(self).expect("an owner can be written as JSON");
         write_private(&part.owner(state_dir), &text).map_err(unusable)
@@ -296,6 +298,9 @@ mod tests {
         make_folder(&state).expect("made");
         let gone = folder.path().join("gone");
         assert_eq!(mark(Part::Infrastructure, &gone, &state), gone);
-        assert_eq!(refuse_errored(Part::Infrastructure, &state).map_err(|failure| failure.code), Err(Code::StateErrored));
+        assert_eq!(
+            refuse_errored(Part::Infrastructure, &state).map_err(|failure| failure.code),
+            Err(Code::StateErrored)
+        );
     }
 }

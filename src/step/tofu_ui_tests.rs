@@ -98,7 +98,8 @@ fn a_printed_state_is_never_said() {
 
     // One of megabytes comes in pieces, and so large a line is not even put together.
     let mut ui = Ui::default();
-    let mut heard = vec![ui.take(part("{\"@level\":\"info\",\"@message\":\"Emergency state dump\",\"state\":{\"a\":1,"))];
+    let mut heard =
+        vec![ui.take(part("{\"@level\":\"info\",\"@message\":\"Emergency state dump\",\"state\":{\"a\":1,"))];
     heard.extend((0..200).map(|_| ui.take(part(&"hunter2 ".repeat(1000)))));
     heard.push(ui.take(line("}}")));
     assert!(ui.has_printed_state());
