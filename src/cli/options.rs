@@ -190,6 +190,13 @@ pub enum Output {
     Human,
 }
 
+impl Output {
+    /// Reads one as it is typed.
+    pub fn parse(text: &str) -> Option<Output> {
+        Output::from_str(text, true).ok()
+    }
+}
+
 /// The forms of a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StatusOutput {

@@ -1,12 +1,11 @@
-//! What can still be read of a wrong command line: where its failure is to be reported.
+//! What can still be read of a wrong command line: where its failure is to be reported. (What the environment says about
+//! that is read by whoever has the environment.)
 //!
 //! clap stops at the first mistake. A CI job that mistyped one flag still expects its JUnit file and its event file,
 //! so the few options that say where reports go are looked for by themselves.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-
-use clap::ValueEnum;
 
 use crate::cli::Output;
 
@@ -23,6 +22,8 @@ pub struct Salvaged {
     pub events_file: Option<PathBuf>,
     /// `--junit`.
     pub junit: Option<PathBuf>,
+    /// `--dry-run`.
+    pub dry_run: bool,
 }
 
 impl Salvaged {
@@ -44,12 +45,14 @@ impl Salvaged {
                 Some((name, value)) => (name, Some(OsString::from(value))),
                 None => (option, None),
             };
-            if matches!(name, "output" | "events-file" | "junit") {
+            if name == "dry-run" {
+                salvaged.dry_run = true;
+            } else if matches!(name, "output" | "events-file" | "junit") {
                 let value = value.or_else(|| words.next().cloned());
                 salvaged.keep(name, value);
             } else if value.is_none() && words.peek().is_some_and(|next| !next.to_string_lossy().starts_with('-')) {
                 // Most options take a value; without this the value would be read as the command or the instance.
-                if !matches!(name, "dry-run" | "build" | "keep-output" | "no-force-conflicts" | "help" | "version") {
+                if !matches!(name, "build" | "keep-output" | "no-force-conflicts" | "help" | "version") {
                     words.next();
                 }
             }
@@ -60,7 +63,7 @@ impl Salvaged {
     fn keep(&mut self, name: &str, value: Option<OsString>) {
         let Some(value) = value else { return };
         match name {
-            "output" => self.output = value.to_str().and_then(|value| Output::from_str(value, true).ok()),
+            "output" => self.output = value.to_str().and_then(Output::parse),
             "events-file" => self.events_file = Some(value.into()),
             _ => self.junit = Some(value.into()),
         }

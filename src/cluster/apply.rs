@@ -95,7 +95,7 @@ impl Cluster {
             return Ok(created);
         };
         let namespace = match resource.scope {
-            Scope::Namespaced => Some(document.namespace.as_deref().unwrap_or(self.client().default_namespace())),
+            Scope::Namespaced => Some(document.namespace.as_deref().unwrap_or(self.default_namespace())),
             Scope::Cluster => None,
         };
         let path = resource.path(namespace, &document.name);

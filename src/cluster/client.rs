@@ -5,7 +5,7 @@
 //! where it is known to be harmless. Every request has a time limit.
 
 use std::fmt;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Once, PoisonError, RwLock};
 use std::time::Duration;
 
 use kube::config::ExecAuthCluster;
@@ -35,6 +35,8 @@ pub struct Connection {
     config: Arc<Config>,
     context: String,
     server: String,
+    /// The proxy on the way there, without a password.
+    proxy: Option<String>,
     /// The command of the exec plugin, for messages.
     plugin: Option<String>,
 }
@@ -65,7 +67,8 @@ impl Connection {
             let about = ExecAuthCluster::try_from(&kubeconfig.cluster);
             exec.cluster = Some(about.map_err(|error| invalid("its certificate authority").because(&error))?);
         }
-        if let Some(proxy) = proxy::decide(server, kubeconfig.cluster.proxy_url.as_deref(), proxies)? {
+        let proxy = proxy::decide(server, kubeconfig.cluster.proxy_url.as_deref(), proxies)?;
+        if let Some(proxy) = &proxy {
             let url = proxy.parse().map_err(|error| invalid("the proxy's address is none").because(&error))?;
             config.proxy_url = Some(url);
         }
@@ -76,6 +79,7 @@ impl Connection {
             config: Arc::new(config),
             context: kubeconfig.context().to_owned(),
             server: server.to_owned(),
+            proxy: proxy.as_deref().map(proxy::without_user),
             plugin,
         })
     }
@@ -88,6 +92,14 @@ impl Connection {
     /// The API server's address.
     pub fn server(&self) -> &str {
         &self.server
+    }
+
+    /// The API server's address and the way there, for messages.
+    pub(in crate::cluster) fn whereabouts(&self) -> String {
+        match &self.proxy {
+            Some(proxy) => format!("{} (through the proxy {proxy})", self.server),
+            None => self.server.clone(),
+        }
     }
 
     /// Makes a client of its own, bound to the runtime that it is called in. An exec plugin runs on a thread of its
@@ -129,7 +141,7 @@ impl Connection {
         std::thread::spawn(move || {
             let _inside = runtime.enter();
             let built = Client::try_from(Config::clone(&connection.config));
-            answer(built.map_err(|error| classify(&error, "make a client", &connection.server)));
+            answer(built.map_err(|error| classify(&error, "make a client", &connection.whereabouts())));
         });
     }
 
@@ -178,11 +190,19 @@ fn install_ring() {
     });
 }
 
+/// Whether credentials were asked for anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cluster) enum Refreshed {
+    Yes,
+    No,
+}
+
 /// The API server, connected and known to answer.
 #[derive(Clone)]
 pub struct Cluster {
     connection: Connection,
-    client: Client,
+    /// Made anew when its credentials have run out; all clones see the new one.
+    client: Arc<RwLock<Client>>,
     pub(in crate::cluster) discovery: Arc<Discovery>,
     version: String,
 }
@@ -197,7 +217,7 @@ impl Cluster {
 
     /// The same over a connection that was made before.
     pub async fn over(connection: Connection) -> Result<Cluster, Failure> {
-        let client = connection.client().await?;
+        let client = Arc::new(RwLock::new(connection.client().await?));
         let mut cluster = Cluster { connection, client, discovery: Arc::default(), version: String::new() };
         // Asked once: a run that cannot reach its cluster should say so at once.
         let asked: Result<Version, Refusal> =
@@ -217,8 +237,24 @@ impl Cluster {
     }
 
     /// The client of this connection. Requests made with it directly have no time limit.
-    pub fn client(&self) -> &Client {
-        &self.client
+    pub fn client(&self) -> Client {
+        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes the client anew, so that an exec plugin is asked again. The library does so by itself only for tokens
+    /// that say when they end. Says whether there was anything to ask.
+    pub(in crate::cluster) async fn refresh(&self) -> Result<Refreshed, Failure> {
+        if self.connection.plugin.is_none() {
+            return Ok(Refreshed::No);
+        }
+        let client = self.connection.client().await?;
+        *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        Ok(Refreshed::Yes)
+    }
+
+    /// The namespace of objects that name none: the context's, as with kubectl.
+    pub(in crate::cluster) fn default_namespace(&self) -> &str {
+        &self.connection.config.default_namespace
     }
 
     /// The API server's address.

@@ -9,6 +9,7 @@ use std::io;
 use kube::Error;
 use kube::client::AuthError;
 use kube::core::Status;
+use rustls::pki_types::UnixTime;
 
 use crate::failure::{Code, Failure};
 
@@ -92,8 +93,10 @@ fn no_answer(error: &Error, doing: &str, server: &str) -> Failure {
     if let Some(error) = auth_error(inner) {
         return plugin(error, server);
     }
-    if let Some(error) = tls_error(inner) {
-        return untrusted(doing, server).cause(tls_sentence(error));
+    match tls_error(inner) {
+        Some(error) if is_about_the_certificate(error) => return untrusted(doing, server).cause(tls_sentence(error)),
+        Some(error) => return not_tls(doing, server).cause(error.to_string()),
+        None => {}
     }
     unreachable(doing, server).cause(deepest(inner))
 }
@@ -110,6 +113,14 @@ fn untrusted(doing: &str, server: &str) -> Failure {
         Code::ClusterUntrusted,
         format!("could not {doing}: the certificate of the API server at {server} is not one to trust"),
     )
+}
+
+fn not_tls(doing: &str, server: &str) -> Failure {
+    Failure::new(
+        Code::ClusterUnreachable,
+        format!("could not {doing}: what answers at {server} does not speak TLS as an API server does"),
+    )
+    .hint("check the server's address and port, and whether a proxy answers in its place")
 }
 
 fn not_kubernetes(doing: &str, server: &str) -> Failure {
@@ -173,15 +184,29 @@ fn auth_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a AuthError> 
     find(error)
 }
 
+fn is_about_the_certificate(error: &rustls::Error) -> bool {
+    matches!(
+        error,
+        rustls::Error::InvalidCertificate(_)
+            | rustls::Error::NoCertificatesPresented
+            | rustls::Error::UnsupportedNameType
+            | rustls::Error::InvalidCertRevocationList(_)
+    )
+}
+
 /// What a TLS error means, in words.
 fn tls_sentence(error: &rustls::Error) -> String {
     use rustls::CertificateError as Bad;
     match error {
-        rustls::Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
-            format!("it has expired ({error})")
+        rustls::Error::InvalidCertificate(Bad::Expired) => "it has expired".to_owned(),
+        rustls::Error::InvalidCertificate(Bad::ExpiredContext { not_after, .. }) => {
+            format!("it has expired: it was valid until {}", date(*not_after))
         }
-        rustls::Error::InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
-            format!("it is not valid yet; check this machine's clock ({error})")
+        rustls::Error::InvalidCertificate(Bad::NotValidYet) => {
+            "it is not valid yet; check this machine's clock".to_owned()
+        }
+        rustls::Error::InvalidCertificate(Bad::NotValidYetContext { not_before, .. }) => {
+            format!("it is not valid yet; check this machine's clock: it will be valid from {}", date(*not_before))
         }
         rustls::Error::InvalidCertificate(Bad::UnknownIssuer) => {
             "it was not issued by a certificate authority that the kubeconfig names".to_owned()
@@ -191,6 +216,13 @@ fn tls_sentence(error: &rustls::Error) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// A moment in a certificate, as people read it.
+fn date(time: UnixTime) -> String {
+    let seconds = i64::try_from(time.as_secs()).ok();
+    let moment = seconds.and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
+    moment.map_or_else(|| "a time that no calendar has".to_owned(), |moment| moment.to_string())
 }
 
 /// The innermost cause, which is the one that says something: `connection refused`.

@@ -323,3 +323,127 @@ impl fmt::Debug for Kubeconfig {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: &str, user: &str) -> String {
+        format!(
+            "clusters: [{{name: {name}, cluster: {{server: 'https://127.0.0.1:1', certificate-authority: ca.crt}}}}]\n\
+             contexts: [{{name: {name}, context: {{cluster: {name}, user: {name}, namespace: ns}}}}]\n\
+             users: [{{name: {name}, user: {user}}}]\ncurrent-context: {name}\n"
+        )
+    }
+
+    fn written(folder: &Path, name: &str, text: &str) -> PathBuf {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().expect("it is in a folder")).expect("the folder can be made");
+        std::fs::write(&path, text).expect("it can be written");
+        path
+    }
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().expect("the temporary folder can be written")
+    }
+
+    #[test]
+    fn the_explicit_file_wins_and_then_the_list_and_then_the_home() {
+        let folder = folder();
+        let home = folder.path().join("home");
+        written(&home, ".kube/config", &text("at-home", "{}"));
+        let one = written(folder.path(), "one", &text("one", "{}"));
+        let two = written(folder.path(), "two", &text("two", "{}"));
+        let list = std::env::join_paths([Path::new(""), &one, &folder.path().join("none"), &two]).expect("plain paths");
+        let mut sources = Sources { explicit: Some(two), list: Some(list), home: Some(home), ..Sources::default() };
+        let context = |sources: &Sources, name| load(sources, name).map(|found| found.context().to_owned());
+        assert_eq!(context(&sources, None).as_deref(), Ok("two"));
+        sources.explicit = None;
+        assert_eq!(context(&sources, None).as_deref(), Ok("one"), "the first file sets the current context");
+        assert_eq!(context(&sources, Some("two")).as_deref(), Ok("two"));
+        sources.list = Some(OsString::from(":"));
+        assert_eq!(context(&sources, None).as_deref(), Ok("at-home"));
+        sources.list = Some(folder.path().join("none").into_os_string());
+        let failure = context(&sources, None).expect_err("its only file is not there");
+        assert!(failure.message.starts_with("there is no kubeconfig at "), "{}", failure.message);
+    }
+
+    #[test]
+    fn an_unknown_context_names_the_file_and_what_it_has() {
+        let folder = folder();
+        let path = written(folder.path(), "config", &text("prod", "{}"));
+        let failure = load(&Sources::file(&path), Some("prd")).expect_err("a slip of the finger");
+        assert_eq!(failure.code, Code::KubeconfigInvalid);
+        assert_eq!(failure.message, format!("there is no context \"prd\" in {}; it has: prod", path.display()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_without_quoting_it() {
+        let folder = folder();
+        let broken = written(folder.path(), "config", "users:\n- name: u\n  user: { token: [s3cret }\n");
+        let failure = load(&Sources::file(&broken), None).expect_err("it is not YAML");
+        assert!(failure.message.contains("is not a kubeconfig (line 3, column"), "{}", failure.message);
+        assert!(!format!("{failure:?}").contains("s3cret"), "{failure:?}");
+        let none = load(&Sources::default(), None).expect_err("there is none");
+        assert_eq!((none.code, none.message.as_str()), (Code::KubeconfigInvalid, "there is no kubeconfig"));
+    }
+
+    #[test]
+    fn relative_paths_become_absolute() {
+        let folder = folder();
+        let user = "{tokenFile: t, client-certificate: c, client-key: /k, exec: {apiVersion: v1, command: bin/plugin}}";
+        let path = written(folder.path(), "sub/config", &text("a", user));
+        let found = load(&Sources::file(&path), None).expect("a kubeconfig");
+        let at = |name: &str| Some(folder.path().join("sub").join(name).display().to_string());
+        assert_eq!(found.cluster.certificate_authority, at("ca.crt"));
+        assert_eq!((found.user.token_file, found.user.client_certificate), (at("t"), at("c")));
+        assert_eq!(found.user.client_key.as_deref(), Some("/k"));
+        assert_eq!(found.user.exec.and_then(|exec| exec.command), at("bin/plugin"));
+    }
+
+    #[test]
+    fn a_plugin_on_the_path_stays_as_it_is_and_one_that_needs_a_person_is_refused() {
+        let folder = folder();
+        let with = |mode: &str| {
+            let user = format!("{{exec: {{apiVersion: v1, command: aws, interactiveMode: {mode}}}}}");
+            load(&Sources::file(written(folder.path(), "config", &text("a", &user))), None)
+        };
+        let exec = with("IfAvailable").expect("it can do without").user.exec.expect("a plugin");
+        assert_eq!((exec.command.as_deref(), exec.interactive_mode), (Some("aws"), Some(ExecInteractiveMode::Never)));
+        let failure = with("Always").expect_err("it needs a terminal");
+        assert_eq!(failure.code, Code::KubeconfigInvalid);
+        assert!(failure.message.contains("need a terminal"), "{}", failure.message);
+    }
+
+    #[test]
+    fn a_pod_s_service_account_is_the_last_resort() {
+        let folder = folder();
+        let account = folder.path().join("account");
+        written(&account, "token", "t");
+        written(&account, "ca.crt", "c");
+        written(&account, "namespace", "jobs\n");
+        let mut sources = Sources {
+            service_host: Some("192.0.2.1".to_owned()),
+            service_port: Some("443".to_owned()),
+            service_account: Some(account.clone()),
+            ..Sources::default()
+        };
+        let found = load(&sources, None).expect("both variables and the token");
+        assert_eq!((found.context(), found.server()), (IN_CLUSTER, "https://192.0.2.1:443"));
+        assert_eq!(found.namespace.as_deref(), Some("jobs"));
+        assert_eq!(found.user.token_file, Some(account.join("token").display().to_string()));
+        assert_eq!(load(&sources, Some(IN_CLUSTER)).map(|found| found.context).as_deref(), Ok(IN_CLUSTER));
+
+        sources.service_host = Some("2001:db8::1".to_owned());
+        assert_eq!(load(&sources, None).expect("an IPv6 address").server(), "https://[2001:db8::1]:443");
+        let failure = load(&sources, Some("prod")).expect_err("a pod has one context");
+        assert!(failure.message.ends_with("it has: in-cluster"), "{}", failure.message);
+
+        sources.list = Some(written(folder.path(), "config", &text("prod", "{}")).into_os_string());
+        assert_eq!(load(&sources, None).map(|found| found.context).as_deref(), Ok("prod"));
+        assert_eq!(load(&sources, Some(IN_CLUSTER)).map(|found| found.context).as_deref(), Ok(IN_CLUSTER));
+        sources.list = None;
+        sources.service_port = None;
+        load(&sources, None).expect_err("one variable is not enough");
+    }
+}

@@ -32,8 +32,16 @@ impl Proxies {
 
 impl fmt::Debug for Proxies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.https.as_deref().map(|url| url.rsplit_once('@').map_or(url, |(_, host)| host));
+        let shown = self.https.as_deref().map(without_user);
         f.debug_struct("Proxies").field("https", &shown).field("except", &self.except).finish()
+    }
+}
+
+/// An address without user and password.
+pub(in crate::cluster) fn without_user(url: &str) -> String {
+    match url.rsplit_once('@') {
+        Some((front, host)) => format!("{}{host}", front.find("://").map_or("", |at| &front[..at + 3])),
+        None => url.to_owned(),
     }
 }
 

@@ -11,9 +11,9 @@ use kube::core::Status;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::cluster::client::Cluster;
+use crate::cluster::client::{Cluster, Refreshed};
 use crate::cluster::error::{classify, is_transient, timed_out};
 use crate::failure::Failure;
 
@@ -29,6 +29,9 @@ const PAUSES: [Duration; 4] =
 
 /// The longest pause that the API server may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long a request is repeated. A stop waits for it.
+const LONGEST_TRYING: Duration = Duration::from_secs(30);
 
 /// What makes the API server answer with the metadata of objects alone.
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -125,7 +128,8 @@ impl Ask {
     pub(in crate::cluster) fn delete(path: impl Into<String>, uid: &str, resource_version: &str) -> Ask {
         let mut ask = Ask::new(Method::DELETE, path, Repeat::Harmless);
         let preconditions = serde_json::json!({ "uid": uid, "resourceVersion": resource_version });
-        let options = serde_json::json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions });
+        let options =
+            serde_json::json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions });
         ask.body = serde_json::to_vec(&options).expect("a JSON value can be written");
         ask
     }
@@ -194,7 +198,7 @@ pub(in crate::cluster) fn encode(text: &str) -> String {
 }
 
 /// Why a request was not granted: the failure to report, and the API server's status if it answered.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::cluster) struct Refusal {
     pub(in crate::cluster) failure: Failure,
     pub(in crate::cluster) status: Option<Box<Status>>,
@@ -232,31 +236,39 @@ impl Cluster {
     /// Sends a request and reads the answer; `doing` completes "could not …". At most five tries, and only of a
     /// request that may be repeated.
     pub(in crate::cluster) async fn ask<T: DeserializeOwned>(&self, ask: &Ask, doing: &str) -> Result<T, Refusal> {
+        // The library's futures are large, and every step would carry several.
+        let text = Box::pin(self.ask_for_text(ask, doing)).await?;
+        let place = self.connection().whereabouts();
+        serde_json::from_str(&text).map_err(|error| Refusal::of(kube::Error::SerdeError(error), doing, &place))
+    }
+
+    async fn ask_for_text(&self, ask: &Ask, doing: &str) -> Result<String, Refusal> {
+        let place = self.connection().whereabouts();
         let mut pauses = PAUSES.iter();
+        let started = Instant::now();
+        let mut refreshed = Refreshed::No;
         loop {
-            let refusal = match self.ask_once(ask, doing).await {
-                Ok(answer) => return Ok(answer),
-                Err(refusal) => refusal,
+            let refusal = match timeout(LIMIT, self.client().request_text(ask.http())).await {
+                Ok(Ok(text)) => return Ok(text),
+                Ok(Err(error)) => Refusal::of(error, doing, &place),
+                Err(_) => Refusal { failure: timed_out(LIMIT, doing, &place), status: None, is_transient: true },
             };
+            // A request that was refused at the door did nothing, so it may be repeated whatever it is.
+            if refusal.code() == Some(401) && refreshed == Refreshed::No {
+                refreshed = self.refresh().await.map_err(|failure| Refusal { failure, ..refusal.clone() })?;
+                if refreshed == Refreshed::Yes {
+                    continue;
+                }
+            }
             match pauses.next() {
-                Some(pause) if refusal.is_transient && ask.repeat == Repeat::Harmless => {
+                Some(pause)
+                    if refusal.is_transient && ask.repeat == Repeat::Harmless && started.elapsed() < LONGEST_TRYING =>
+                {
                     sleep(refusal.retry_after().unwrap_or(*pause)).await;
                 }
                 Some(_) | None => return Err(refusal),
             }
         }
-    }
-
-    async fn ask_once<T: DeserializeOwned>(&self, ask: &Ask, doing: &str) -> Result<T, Refusal> {
-        let refused = |error| Refusal::of(error, doing, self.server());
-        // The library's futures are large, and every step would carry one.
-        let answer = timeout(LIMIT, Box::pin(self.client().request_text(ask.http()))).await;
-        let answer = answer.map_err(|_| {
-            let failure = timed_out(LIMIT, doing, self.server());
-            Refusal { failure, status: None, is_transient: true }
-        })?;
-        let text = answer.map_err(refused)?;
-        serde_json::from_str(&text).map_err(|error| refused(kube::Error::SerdeError(error)))
     }
 }
 

@@ -71,8 +71,8 @@ fn apply(desk: &Desk, asked: &Asked) -> u8 {
             instance: asked.instance.clone(),
             kube_context: asked.options.target.kube_context.clone(),
             mode: asked.mode(),
-            events_file: asked.options.report.events_file.clone(),
-            junit: asked.options.report.junit.clone(),
+            events_file: reportable("--events-file", report.events_file.as_deref()),
+            junit: reportable("--junit", report.junit.as_deref()),
             redactor: redactor.clone(),
         };
         front::refuse(&refusal, showing())
@@ -98,6 +98,11 @@ fn apply(desk: &Desk, asked: &Asked) -> u8 {
     });
     runtime.shutdown_background();
     code
+}
+
+/// A report's path, if a refusal may be written there.
+pub(crate) fn reportable(option: &str, given: Option<&Path>) -> Option<PathBuf> {
+    files::report_path(option, given).ok().flatten()
 }
 
 async fn start(

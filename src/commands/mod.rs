@@ -12,6 +12,7 @@ mod terminal;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::cli::{self, Cli, Command, LockCommand, Reading, Salvaged};
@@ -52,11 +53,17 @@ impl Desk {
         }
     }
 
-    /// A command line that cannot be read. For a command that would have been a run it is told like any refusal.
+    /// A command line that cannot be read. For a command that would have been a run it is told like any refusal, and so
+    /// it is when the command itself is misspelt but says where reports go.
     fn wrong(&self, failure: Failure, salvaged: Salvaged) -> u8 {
-        let Salvaged { verb, instance, output, events_file, junit } = salvaged;
+        let Salvaged { verb, instance, output, events_file, junit, dry_run } = self.completed(salvaged);
         let exit = failure.code.exit();
-        let Some(command) = verb.filter(|verb| matches!(verb.as_str(), "install" | "bootstrap")) else {
+        let wants_reports = output.is_some() || events_file.is_some() || junit.is_some();
+        let runs = |verb: &String| match verb.as_str() {
+            "install" | "bootstrap" => true,
+            known => wants_reports && cli::command().find_subcommand(known).is_none(),
+        };
+        let Some(command) = verb.filter(runs) else {
             complain(&failure);
             return exit;
         };
@@ -68,12 +75,25 @@ impl Desk {
             command,
             instance,
             kube_context: None,
-            mode: Mode::Act,
-            events_file,
-            junit,
+            mode: if dry_run { Mode::DryRun } else { Mode::Act },
+            events_file: apply::reportable("--events-file", events_file.as_deref()),
+            junit: apply::reportable("--junit", junit.as_deref()),
             redactor: Redactor::default(),
         };
         refuse(&refusal, showing)
+    }
+
+    /// What is not on the command line may be in the environment.
+    fn completed(&self, salvaged: Salvaged) -> Salvaged {
+        let path = |given: Option<PathBuf>, name: &str| given.or_else(|| self.environment.path(name));
+        let output = || self.environment.text("DCCTL_OUTPUT").and_then(cli::Output::parse);
+        Salvaged {
+            output: salvaged.output.or_else(output),
+            events_file: path(salvaged.events_file, "DCCTL_EVENTS_FILE"),
+            junit: path(salvaged.junit, "DCCTL_JUNIT"),
+            dry_run: salvaged.dry_run || self.environment.text("DCCTL_DRY_RUN") == Some("true"),
+            ..salvaged
+        }
     }
 }
 

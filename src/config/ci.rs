@@ -171,7 +171,7 @@ mod tests {
             ("CI", "true"),
             ("GITLAB_CI", "true"),
             ("CI_JOB_URL", "https://forge.example/job/7"),
-            ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
+            ("KUBERNETES_SERVICE_HOST", "192.0.2.1"),
             ("KUBERNETES_SERVICE_PORT", "443"),
             ("HOSTNAME", "runner-0"),
             ("POD_NAMESPACE", "runners"),
@@ -198,9 +198,9 @@ mod tests {
         let jenkins = detect(&[("JENKINS_URL", "http://jenkins.example/"), ("BUILD_URL", "http://jenkins.example/1/")]);
         assert_eq!((jenkins.system, jenkins.ci), (Some(System::Jenkins), false));
         assert_eq!(jenkins.url.as_deref(), Some("http://jenkins.example/1/"));
-        let half_a_pod = detect(&[("KUBERNETES_SERVICE_HOST", "10.0.0.1")]);
+        let half_a_pod = detect(&[("KUBERNETES_SERVICE_HOST", "192.0.2.1")]);
         assert_eq!((half_a_pod.system, half_a_pod.pod), (None, None));
-        let pod = detect(&[("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("KUBERNETES_SERVICE_PORT", "443")]);
+        let pod = detect(&[("KUBERNETES_SERVICE_HOST", "192.0.2.1"), ("KUBERNETES_SERVICE_PORT", "443")]);
         assert_eq!(pod.system, Some(System::Kubernetes));
         assert_eq!(detect(&[("SYSTEMD_EXEC_PID", "4711")]).system, Some(System::Systemd));
         assert_eq!(detect(&[("SYSTEMD_EXEC_PID", "1")]).system, None);

@@ -44,7 +44,7 @@ pub enum Color {
 pub struct ToolEnvironment {
     /// What they get, sorted by name.
     pub kept: Vec<(String, String)>,
-    /// The names of what they do not get, sorted.
+    /// The names of what they do not get and a person should know of, sorted.
     pub dropped: Vec<String>,
 }
 
@@ -155,6 +155,7 @@ impl Environment {
                 _ => dropped.push(name.to_string_lossy().into_owned()),
             }
         }
+        dropped.retain(|name| is_worth_saying(name));
         ToolEnvironment { kept, dropped }
     }
 
@@ -175,6 +176,13 @@ impl fmt::Debug for ToolEnvironment {
         let names: Vec<_> = self.kept.iter().map(|(name, _)| name).collect();
         f.debug_struct("ToolEnvironment").field("kept", &names).field("dropped", &self.dropped).finish()
     }
+}
+
+/// Whether a person should hear that tools do not get a variable. Our own options are no tool's business, and tools
+/// get the run's own kubeconfig in place of the caller's.
+fn is_worth_saying(name: &str) -> bool {
+    let own_option = name.starts_with("DCCTL_") && !name.starts_with(VARIABLE_PREFIX);
+    !own_option && name != "KUBECONFIG"
 }
 
 /// Whether a variable would make a tool do something else than the bundle says. OpenTofu inserts `TF_CLI_ARGS`
@@ -264,8 +272,8 @@ mod tests {
 
     #[test]
     fn an_entry_of_passwd_is_found_by_its_id() {
-        let text = "root:x:0:0:root:/root:/bin/sh\nbroken\n:x:7:7::/:/\nci:x:1001:1001:,,,:/home/ci:/bin/bash\n";
-        assert_eq!(passwd_entry(text, 1001), Some(("ci".to_owned(), PathBuf::from("/home/ci"))));
+        let text = "root:x:0:0:root:/root:/bin/sh\nbroken\n:x:7:7::/:/\nci:x:1001:1001:,,,:/home/alice:/bin/bash\n";
+        assert_eq!(passwd_entry(text, 1001), Some(("ci".to_owned(), PathBuf::from("/home/alice"))));
         assert_eq!(passwd_entry(text, 7), None);
         assert_eq!(passwd_entry(text, 42), None);
     }

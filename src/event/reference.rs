@@ -33,7 +33,7 @@ pub fn reference_page() -> String {
 fn introduction() -> String {
     format!(
         "# Events\n\n\
-         <!-- Generated from the types in `src/event/`; a test compares, and says how to write it anew. -->\n\n\
+         <!-- Generated from the types in src/event/. Change them there and run `make docs`. -->\n\n\
          A run is told as a journal: one JSON object per line, UTF-8, in the order in which things happened. \
          `dcctl --output jsonl` prints it, `--events-file FILE` writes it, and every run keeps it as `events.jsonl` in \
          its run directory. `dcctl schema` prints the JSON Schema (`{SCHEMA_ID}`, version {SCHEMA_VERSION}) that every \

@@ -45,14 +45,13 @@ struct Remains {
 }
 
 impl Remains {
-    fn read(journal: &Path) -> io::Result<Remains> {
+    fn of(text: &str) -> Remains {
         let mut remains = Remains::default();
-        let text = String::from_utf8_lossy(&std::fs::read(journal)?).into_owned();
         for seen in text.lines().filter_map(|line| Seen::read(line).ok()) {
             remains.next_seq = seen.seq + 1;
             remains.take(seen.event);
         }
-        Ok(remains)
+        remains
     }
 
     fn take(&mut self, event: Option<Event>) {
@@ -88,10 +87,13 @@ pub(crate) fn write(spec: &Spec, clock: &Arc<dyn Clock>) -> Result<u8, Failure> 
             format!("the supervisor of this run was killed, and its journal {} cannot be used", path.display());
         Failure::new(Code::SupervisorKilled, sentence).because(error)
     };
-    let remains = Remains::read(&path).map_err(|error| unusable(&error))?;
+    let text = std::fs::read(&path).map_err(|error| unusable(&error))?;
+    let text = String::from_utf8_lossy(&text);
+    let remains = Remains::of(&text);
     end_torn_line(&path).map_err(|error| unusable(&error))?;
-    let reports =
+    let mut reports =
         Reports::start(Paths { events: spec.events_file.clone(), junit: spec.junit.clone(), going_on: GoingOn::Yes });
+    text.lines().for_each(|line| reports.recall(line));
     let redactor = spec.redactor();
     let voice =
         Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: remains.next_seq };

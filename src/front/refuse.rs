@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::clock::{Clock, Instant};
 use crate::event::{self, Envelope, Event, LockEnd};
 use crate::failure::Failure;
-use crate::front::show::{Screening, Showing};
+use crate::front::STALLED;
+use crate::front::show::{self, Showing};
 use crate::redact::Redactor;
 use crate::run::{GoingOn, Paths, Reports, Verdict};
 
@@ -42,31 +43,36 @@ pub struct Refusal {
 pub fn refuse(refusal: &Refusal, showing: Showing) -> u8 {
     let clock = showing.clock.clone();
     let verdict = Verdict::refused(refusal.failure.clone());
-    let exit = verdict.exit();
-    let mut reports = Reports::start(Paths {
-        events: refusal.events_file.clone(),
-        junit: refusal.junit.clone(),
-        going_on: GoingOn::No,
-    });
-    let mut screen = Screening::new(showing);
-    for (seq, event) in (0..).zip(events(refusal, &verdict, clock.as_ref())) {
+    let paths = Paths { events: refusal.events_file.clone(), junit: refusal.junit.clone(), going_on: GoingOn::No };
+    let mut reports = Reports::start(paths);
+    let mut roll = reports.roll();
+    let mut lines = Vec::new();
+    let mut tell = |event: &Event, reports: &mut Reports| {
         let elapsed = clock.now().since(refusal.began);
-        let line = Envelope::new(seq, clock.wall(), elapsed, &refusal.run, None, &event).render(&refusal.redactor);
+        let seq = lines.len() as u64;
+        let line = Envelope::new(seq, clock.wall(), elapsed, &refusal.run, None, event).render(&refusal.redactor);
         reports.heed(&line);
-        screen.show(&line);
+        lines.push(line);
+    };
+    let [started, diagnostic, finished] = events(refusal, &verdict, clock.as_ref());
+    tell(&started, &mut reports);
+    tell(&diagnostic, &mut reports);
+    for unwritten in reports.settle_now(&mut roll, REPORTS) {
+        tell(&unwritten.event(), &mut reports);
     }
-    reports.settle_now(REPORTS);
-    exit
+    tell(&finished, &mut reports);
+    let _ = reports.settle_now(&mut roll, REPORTS);
+    show::all(lines, showing, STALLED);
+    verdict.exit()
 }
 
 fn events(refusal: &Refusal, verdict: &Verdict, clock: &dyn Clock) -> [Event; 3] {
-    let Failure { code, message, causes, hints } = &refusal.failure;
+    let Failure { code, hints, .. } = &refusal.failure;
     let dry_run = refusal.mode == crate::run::Mode::DryRun;
     let subject = match &refusal.instance {
         Some(instance) => format!("{} {instance}", refusal.command),
         None => refusal.command.clone(),
     };
-    let detail: Vec<&str> = causes.iter().map(String::as_str).collect();
     [
         Event::RunStarted(event::RunStarted {
             schema: event::SCHEMA_ID.to_owned(),
@@ -83,15 +89,7 @@ fn events(refusal: &Refusal, verdict: &Verdict, clock: &dyn Clock) -> [Event; 3]
             stop_budget: None,
             dry_run,
         }),
-        Event::Diagnostic(event::Diagnostic {
-            severity: event::Severity::Error,
-            code: Some(code.name().to_owned()),
-            origin: "dcctl".to_owned(),
-            summary: message.clone(),
-            detail: detail.join("\n"),
-            address: None,
-            source: None,
-        }),
+        Event::Diagnostic(event::Diagnostic::from(&refusal.failure)),
         Event::RunFinished(event::RunFinished {
             subject,
             outcome: verdict.outcome,

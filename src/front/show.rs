@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -83,6 +84,20 @@ pub(crate) fn start(journal: PathBuf, showing: Showing) -> Shown {
     Shown { lines, done }
 }
 
+/// Shows these lines, on a thread of their own: a reader that stands still holds up the end for this long at most.
+pub(crate) fn all(lines: Vec<String>, showing: Showing, stalled: Duration) {
+    let (shown, progress) = mpsc::channel();
+    let body = move || {
+        let mut screen = Screening::new(showing);
+        for line in lines {
+            screen.show(&line);
+            let _ = shown.send(());
+        }
+    };
+    drop(thread::Builder::new().name("show".to_owned()).spawn(body));
+    while progress.recv_timeout(stalled).is_ok() {}
+}
+
 fn follow(follower: &mut Follower, screen: &mut Screening, counter: &AtomicU64) {
     loop {
         let Ok(lines) = follower.lines() else { return };
@@ -133,9 +148,10 @@ impl Screening {
         let last = matches!(&seen, Ok(Seen { event: Some(Event::RunFinished(_)), .. }));
         if !self.gone {
             let shown = match (&mut self.form, &seen) {
-                (Drawn::Jsonl(out), _) => out.take(line),
+                // A line that a killed supervisor left unfinished.
+                (_, Err(_)) => Ok(()),
+                (Drawn::Jsonl(out), Ok(_)) => out.take(line),
                 (Drawn::Human(human), Ok(seen)) => human.take(seen),
-                (Drawn::Human(_), Err(_)) => Ok(()),
             };
             self.note(shown);
         }

@@ -31,7 +31,7 @@ pub(crate) enum Command {
 
 /// What is known of the lock at any moment, without asking anybody.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Standing {
+pub(crate) struct Known {
     /// While the lock is ours.
     pub(crate) fence: Option<Fence>,
     /// Once it was lost.
@@ -57,7 +57,7 @@ pub(crate) enum Left {
 pub(crate) struct Ends {
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) changes: mpsc::UnboundedSender<Change>,
-    pub(crate) standing: watch::Sender<Standing>,
+    pub(crate) known: watch::Sender<Known>,
 }
 
 /// Drives one [`Life`].
@@ -101,7 +101,7 @@ impl Driver {
                 Woke::By(input) => input,
                 Woke::Alone => continue,
                 Woke::Leave => {
-                    self.ends.standing.send_modify(|standing| standing.left = Left::OnRequest);
+                    self.ends.known.send_modify(|known| known.left = Left::OnRequest);
                     return;
                 }
             };
@@ -115,7 +115,7 @@ impl Driver {
                     // Nobody may be listening any more; that changes nothing.
                     Effect::Tell(change) => drop(self.ends.changes.send(change)),
                     Effect::Released(released) => {
-                        self.ends.standing.send_modify(|standing| standing.released = Some(released));
+                        self.ends.known.send_modify(|known| known.released = Some(released));
                         return;
                     }
                 }
@@ -139,9 +139,9 @@ impl Driver {
 
     fn publish(&self) {
         let (fence, lost) = (self.life.fence(), self.life.lost());
-        self.ends.standing.send_modify(|standing| {
-            standing.fence = fence;
-            standing.lost = lost;
+        self.ends.known.send_modify(|known| {
+            known.fence = fence;
+            known.lost = lost;
         });
     }
 

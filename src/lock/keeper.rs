@@ -20,8 +20,8 @@ use tokio::sync::{oneshot, watch};
 use crate::clock::Clock;
 use crate::failure::{Code, Failure};
 use crate::lock::change::Change;
-use crate::lock::driver::{Command, Driver, Ends, Left, Standing};
-use crate::lock::fence::{self, Fence};
+use crate::lock::driver::{Command, Driver, Ends, Known, Left};
+use crate::lock::fence::Standing;
 use crate::lock::protocol::life::Life;
 use crate::lock::protocol::{ClaimError, Claimed, Lost, Released};
 use crate::lock::record::Request;
@@ -34,7 +34,7 @@ use crate::lock::timing::Timing;
 pub struct Keeper {
     commands: UnboundedSender<Command>,
     changes: Option<UnboundedReceiver<Change>>,
-    standing: watch::Receiver<Standing>,
+    known: watch::Receiver<Known>,
     holder: String,
     timing: Timing,
     clock: Arc<dyn Clock>,
@@ -61,17 +61,17 @@ impl Keeper {
     ) -> (Keeper, impl FnOnce(Ends) -> Driver + Send + 'static, Ends) {
         let (commands, their_commands) = unbounded_channel();
         let (their_changes, changes) = unbounded_channel();
-        let (their_standing, standing) = watch::channel(Standing::default());
+        let (their_known, known) = watch::channel(Known::default());
         let keeper = Keeper {
             commands,
             changes: Some(changes),
-            standing,
+            known,
             holder: request.holder.to_string(),
             timing,
             clock: Arc::clone(&clock),
         };
         let driver = move |ends| Driver::new(Life::new(request, timing), timing, clock, ends);
-        (keeper, driver, Ends { commands: their_commands, changes: their_changes, standing: their_standing })
+        (keeper, driver, Ends { commands: their_commands, changes: their_changes, known: their_known })
     }
 
     /// Claims the lock. It may be called again after an error, and given up by dropping it; the claim then goes on
@@ -96,13 +96,13 @@ impl Keeper {
 
     /// What is known without asking. It was known when the answer was given; this says whether it still counts.
     fn by_the_clock(&self) -> Result<(), Lost> {
-        let Standing { fence, lost, .. } = self.standing.borrow().clone();
+        let Known { fence, lost, .. } = self.known.borrow().clone();
         let Some(fence) = fence else { return Err(lost.unwrap_or_else(|| Lost::Broken(broken()))) };
         let now = self.clock.now();
-        match Fence::standing(&fence, self.timing, now) {
-            fence::Standing::Firm => Ok(()),
-            fence::Standing::Weak => Err(Lost::Unsure { age: fence.age(now), why: None }),
-            fence::Standing::Fallen => Err(Lost::Expired { age: fence.age(now), why: None }),
+        match fence.standing(self.timing, now) {
+            Standing::Firm => Ok(()),
+            Standing::Weak => Err(Lost::Unsure { age: fence.age(now), why: None }),
+            Standing::Fallen => Err(Lost::Expired { age: fence.age(now), why: None }),
         }
     }
 
@@ -126,15 +126,15 @@ impl Keeper {
     /// The caller has proved that nothing of the run is alive, and has written down that it releases now.
     pub async fn release(&self) -> Released {
         drop(self.commands.send(Command::Release));
-        let mut standing = self.standing.clone();
+        let mut known = self.known.clone();
         let limit = self.timing.release_budget() + self.timing.request_timeout();
-        let ended = tokio::time::timeout(limit, standing.wait_for(|standing| standing.released.is_some())).await;
-        if let Ok(Ok(standing)) = ended
-            && let Some(released) = &standing.released
+        let ended = tokio::time::timeout(limit, known.wait_for(|known| known.released.is_some())).await;
+        if let Ok(Ok(known)) = ended
+            && let Some(released) = &known.released
         {
             return released.clone();
         }
-        match self.standing.borrow().left {
+        match self.known.borrow().left {
             Left::OnRequest => Released::Left(Failure::new(Code::StoppedForced, "the lock was left, as asked")),
             Left::No => Released::Unknown { holder: self.holder.clone(), why: broken() },
         }

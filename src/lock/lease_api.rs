@@ -131,7 +131,11 @@ fn transport(error: &kube::Error) -> Trouble {
         let message = "the credentials of this kubeconfig could not be renewed: its credential plugin failed";
         return Trouble::Unsent(Failure::new(Code::CredentialsRefused, message));
     }
-    let innermost = chain.last().map(ToString::to_string).unwrap_or_default();
+    let innermost = if chain.iter().any(|error| error.is::<tokio::time::error::Elapsed>()) {
+        "it did not answer in time".to_owned()
+    } else {
+        chain.last().map(ToString::to_string).unwrap_or_default()
+    };
     if !chain.iter().any(|error| error.to_string() == NOT_CONNECTED) {
         let message = "the connection to the API server was lost while it was asked about the lock";
         return Trouble::Unclear(Failure::new(Code::ClusterUnreachable, message).cause(innermost));
@@ -139,11 +143,11 @@ fn transport(error: &kube::Error) -> Trouble {
     let certificate = |error: &&(dyn Error + 'static)| {
         matches!(error.downcast_ref::<rustls::Error>(), Some(rustls::Error::InvalidCertificate(_)))
     };
-    Trouble::Unsent(if chain.iter().any(certificate) {
-        Failure::new(Code::ClusterUntrusted, "the API server's certificate is not trusted").cause(innermost)
-    } else {
-        Failure::new(Code::ClusterUnreachable, "the API server cannot be reached").cause(innermost)
-    })
+    if chain.iter().any(certificate) {
+        let message = "the API server's certificate is not trusted";
+        return Trouble::Refused(Failure::new(Code::ClusterUntrusted, message).cause(innermost));
+    }
+    Trouble::Unsent(Failure::new(Code::ClusterUnreachable, "the API server cannot be reached").cause(innermost))
 }
 
 /// An error and everything beneath it. What an `io::Error` wraps is beneath it too, though it is not its source.

@@ -120,7 +120,12 @@ pub fn claim_failure(error: &ClaimError, kube_context: &str, wall: Timestamp) ->
     match error {
         ClaimError::Busy(seen) => {
             let busy = busy(seen, kube_context, wall);
-            Failure::new(busy.code(), busy.text)
+            let failure = Failure::new(busy.code(), busy.text);
+            if seen.record().deleting_since().is_none() {
+                return failure;
+            }
+            let finalizers = plain(&seen.record().finalizers().join(", "));
+            failure.hint(format!("The lock is being deleted, but finalizers keep it: {finalizers}"))
         }
         ClaimError::BeingDeleted(seen) => {
             let finalizers = plain(&seen.record().finalizers().join(", "));

@@ -11,6 +11,9 @@ use crate::lock::message::plain;
 use crate::lock::record::{NAME, NAMESPACE, Record};
 use crate::lock::store::{Created, Deleted, Replaced, Trouble};
 
+/// The cause that a 403 has when it is not about permissions.
+const TERMINATING: &str = "NamespaceTerminating";
+
 /// One reply.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply {
@@ -92,7 +95,7 @@ impl Reply {
     fn trouble(self, what: &str) -> Trouble {
         let failure = self.failure(what);
         match self.code {
-            403 if self.is_status() && self.has_cause("NamespaceTerminating") => Trouble::NamespaceTerminating(failure),
+            403 if self.is_status() && self.has_cause(TERMINATING) => Trouble::NamespaceTerminating(failure),
             403 if self.is_status() => Trouble::Forbidden(failure),
             401 | 403 => Trouble::Refused(failure),
             408 | 429 => Trouble::Unclear(failure),
@@ -105,11 +108,15 @@ impl Reply {
         let said = self.json.as_ref().and_then(|json| json["message"].as_str()).filter(|_| self.is_status());
         let code = match self.code {
             401 => Code::CredentialsRefused,
-            403 => Code::Forbidden,
+            403 if !self.has_cause(TERMINATING) => Code::Forbidden,
             _ => Code::ClusterRequestFailed,
         };
         if let (403, Some(said)) = (self.code, said) {
             return Failure::new(code, plain(said));
+        }
+        if self.code == 401 {
+            let message = "the API server does not accept the credentials of this kubeconfig";
+            return Failure::new(code, message).cause(plain(said.unwrap_or_default()));
         }
         let message = format!("could not {what} (Lease {NAME} in {NAMESPACE}): the API server answered {}", self.code);
         let first_line = self.text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
@@ -256,6 +263,20 @@ mod tests {
     fn a_forbidden_request_shows_the_api_servers_own_sentence_and_nothing_else() {
         let failure = status(403, "Forbidden", &json!({})).read().expect_err("forbidden").into_failure();
         assert_eq!(failure, Failure::new(Code::Forbidden, "the API server's own sentence"));
+    }
+
+    #[test]
+    fn a_namespace_that_goes_away_is_no_matter_of_permissions() {
+        let reply = status(403, "Forbidden", &json!({ "causes": [{ "reason": TERMINATING }] }));
+        let failure = reply.created().expect_err("terminating").into_failure();
+        assert_eq!(failure, Failure::new(Code::ClusterRequestFailed, "the API server's own sentence"));
+    }
+
+    #[test]
+    fn refused_credentials_are_named() {
+        let failure = status(401, "Unauthorized", &json!({})).created().expect_err("refused").into_failure();
+        assert_eq!(failure.code, Code::CredentialsRefused);
+        assert_eq!(failure.message, "the API server does not accept the credentials of this kubeconfig");
     }
 
     #[test]

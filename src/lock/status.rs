@@ -217,6 +217,12 @@ impl Status {
                 "whoever put the finalizers on the Lease has to take them off; until then nobody can claim the lock"
                     .to_owned()
             }
+            (State::Held, _) if self.deleting_since.is_some() => {
+                format!(
+                    "{}; the Lease is being deleted and goes away once its finalizers are taken off",
+                    self.where_to_look()
+                )
+            }
             (State::Held, Some(Looks::Live) | None) => "wait for it to finish".to_owned(),
             (State::Held, Some(Looks::Stale)) => {
                 format!("{}; only if it is gone: `{}`", self.where_to_look(), reclaim_command(kube_context))

@@ -105,7 +105,7 @@ fn give_up(ends: &mut Ends, waiting: Vec<Command>) {
             drop(answer.send(Err(ClaimError::GivenUp)));
         }
     }
-    ends.standing.send_modify(|standing| standing.released = Some(Released::NeverTaken));
+    ends.known.send_modify(|known| known.released = Some(Released::NeverTaken));
 }
 
 /// Answers everything by why there is no store, until the run lets go.
@@ -117,7 +117,7 @@ fn refuse(ends: &mut Ends, waiting: Vec<Command>, why: &Failure) {
             Command::Check(answer) => drop(answer.send(Err(Lost::Broken(why.clone())))),
             Command::Note(_) => {}
             Command::Release => return give_up(ends, Vec::new()),
-            Command::Leave => return ends.standing.send_modify(|standing| standing.left = Left::OnRequest),
+            Command::Leave => return ends.known.send_modify(|known| known.left = Left::OnRequest),
         }
     }
 }

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use crate::clock::{Clock, Instant};
 use crate::event::{Counts, Event, NoteMade};
-use crate::failure::Failure;
 use crate::run::journal::Journal;
+use crate::run::reports::Unwritten;
 use crate::run::tally::Tally;
 
 /// The journal and what follows from it.
@@ -63,7 +63,7 @@ impl Chronicle {
     }
 
     /// See [`Journal::settle_reports`].
-    pub async fn settle_reports(&mut self, limit: Duration) -> Option<Failure> {
+    pub async fn settle_reports(&mut self, limit: Duration) -> Vec<Unwritten> {
         self.journal.settle_reports(limit).await
     }
 

@@ -21,9 +21,8 @@ use tokio::sync::oneshot;
 
 use crate::clock::{Clock, Instant};
 use crate::event::{Envelope, Event, Hide, OutputDropped};
-use crate::failure::Failure;
 use crate::redact::{Redactor, is_secret_key};
-use crate::run::reports::{Reports, too_slow};
+use crate::run::reports::{Answers, Reports, Roll, Unwritten};
 
 /// The ballast's name in the run directory.
 pub(crate) const BALLAST: &str = "ballast";
@@ -76,13 +75,14 @@ pub struct Journal {
     dropped: u64,
     waiting: Arc<AtomicUsize>,
     desk: mpsc::Sender<Order>,
+    roll: Roll,
 }
 
 enum Order {
     Tell(Box<Told>),
     Flush(oneshot::Sender<()>),
-    Reports(oneshot::Sender<Option<Failure>>),
-    SettleNow(mpsc::Sender<()>, Duration),
+    Reports(Answers),
+    SettleNow(mpsc::Sender<()>, Roll, Duration),
 }
 
 /// An event with its place in the journal.
@@ -104,11 +104,12 @@ impl Journal {
         let waiting = Arc::new(AtomicUsize::new(0));
         let (desk, orders) = mpsc::channel();
         let Voice { run, began, clock, redactor, seq } = voice;
+        let roll = reports.roll();
         let writer =
             Desk { run, redactor, file, ballast: path.with_file_name(BALLAST), unwritten: Vec::new(), reports };
         let counter = waiting.clone();
         thread::Builder::new().name("journal".to_owned()).spawn(move || writer.work(&orders, &counter))?;
-        Ok(Journal { began, clock, seq, dropped: 0, waiting, desk })
+        Ok(Journal { began, clock, seq, dropped: 0, waiting, desk, roll })
     }
 
     /// Tells one fact. Never blocks and never fails.
@@ -140,20 +141,20 @@ impl Journal {
         self.clock.now().since(self.began)
     }
 
-    /// Brings the reports up to date and says why one could not be written. Waits at most this long.
-    pub async fn settle_reports(&mut self, limit: Duration) -> Option<Failure> {
-        let (done, seen) = oneshot::channel();
-        self.desk.send(Order::Reports(done)).ok()?;
-        match tokio::time::timeout(limit, seen).await {
-            Ok(answer) => answer.ok().flatten(),
-            Err(_) => Some(too_slow(limit)),
+    /// Brings the reports up to date and says which could not be written. Waits at most this long, and for a report that
+    /// was too slow not a second time.
+    pub async fn settle_reports(&mut self, limit: Duration) -> Vec<Unwritten> {
+        let (answers, seen) = tokio::sync::mpsc::unbounded_channel();
+        if self.desk.send(Order::Reports(answers)).is_err() {
+            return Vec::new();
         }
+        self.roll.call(seen, limit).await
     }
 
     /// [`Journal::settle_reports`] and [`Journal::flush`] without a runtime.
     pub fn settle_now(&mut self, limit: Duration) {
         let (done, seen) = mpsc::channel();
-        if self.desk.send(Order::SettleNow(done, limit)).is_ok() {
+        if self.desk.send(Order::SettleNow(done, self.roll.clone(), limit)).is_ok() {
             let _ = seen.recv_timeout(limit + limit);
         }
     }
@@ -193,11 +194,11 @@ impl Desk {
                         waiting.fetch_sub(1, Ordering::Relaxed);
                     }
                 }
-                Order::Reports(done) => self.reports.settle(done),
-                Order::SettleNow(done, limit) => {
+                Order::Reports(answers) => self.reports.settle(move |said| drop(answers.send(said))),
+                Order::SettleNow(done, mut roll, limit) => {
                     self.write();
                     let _ = self.file.sync_data();
-                    self.reports.settle_now(limit);
+                    let _ = self.reports.settle_now(&mut roll, limit);
                     let _ = done.send(());
                 }
                 Order::Flush(done) => {

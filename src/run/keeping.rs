@@ -133,10 +133,6 @@ impl Claim {
         matches!(self, Claim::Held { .. })
     }
 
-    pub(crate) fn is_unsettled(&self) -> bool {
-        matches!(self, Claim::Unsettled)
-    }
-
     /// The event that belongs to it.
     pub(crate) fn tell(self, told: &mut Chronicle) {
         let event = match self {
@@ -189,8 +185,8 @@ pub(crate) async fn claim(keeper: &Keeper, mut stop: StopWatch, context: &str, c
     let waited = clock.now().since(began);
     match answer {
         Ok(claimed) => {
-            let note = format!("held by {}", claimed.holder);
-            (Claim::Held { claimed, waited }, Outcome::Done(note))
+            // `lock.claimed` says it all.
+            (Claim::Held { claimed, waited }, Outcome::Done(String::new()))
         }
         Err(error) => refused(error, context, clock),
     }

@@ -1,32 +1,23 @@
 //! The reports that are made from the journal while it is written: the events file and the JUnit file.
 //!
-//! They are written on a thread of their own: a named pipe that nobody reads, or a slow network drive, holds up
-//! neither the journal nor the run. At the end they get a limited time, and what could not be written is said.
+//! Each is written on a thread of its own: a named pipe that nobody reads, or a slow network drive, holds up neither
+//! the journal nor the run nor the other report. At the end they get a limited time, and what could not be written is
+//! said.
 
+use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use crate::event::Seen;
+use crate::event::{Event, ReportFailed, Seen};
 use crate::failure::{Code, Failure};
 use crate::report::junit::Junit;
-
-/// The reports of one run.
-#[derive(Debug)]
-pub struct Reports {
-    pen: Option<mpsc::Sender<Order>>,
-}
-
-enum Order {
-    Heed(String),
-    Settle(oneshot::Sender<Option<Failure>>),
-    SettleNow(mpsc::Sender<Option<Failure>>),
-}
 
 /// Where the reports go.
 #[derive(Debug, Clone, Default)]
@@ -49,101 +40,239 @@ pub enum GoingOn {
     Yes,
 }
 
+/// A report: which it is, and its file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    kind: Kind,
+    path: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Events,
+    Junit,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            Kind::Events => "events file",
+            Kind::Junit => "JUnit report",
+        };
+        write!(f, "the {what} {}", self.path.display())
+    }
+}
+
+/// A report that is not what it should be, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unwritten {
+    /// Which.
+    pub report: Report,
+    /// Why, in words.
+    pub why: String,
+}
+
+impl Unwritten {
+    /// The failure of a run in which nothing else went wrong.
+    pub fn failure(&self) -> Failure {
+        Failure::new(Code::ReportUnwritten, format!("{} could not be written", self.report)).cause(self.why.clone())
+    }
+
+    /// `report.failed`.
+    pub fn event(&self) -> Event {
+        let report = match self.report.kind {
+            Kind::Events => "events-file",
+            Kind::Junit => "junit",
+        };
+        let path = Some(self.report.path.display().to_string());
+        Event::ReportFailed(ReportFailed { report: report.to_owned(), path, why: self.why.clone() })
+    }
+}
+
+/// What a report answers when it is asked whether all is written: nothing, or why it is not.
+type Answer = (Report, Option<String>);
+
+/// The other end of the answers to [`Reports::settle`], for who waits in a runtime.
+pub(crate) type Answers = UnboundedSender<Answer>;
+
+enum Order {
+    Heed(Arc<str>),
+    Settle(Box<dyn FnOnce(Answer) + Send>),
+}
+
+/// The reports of one run.
+#[derive(Debug)]
+pub struct Reports {
+    pens: Vec<(Report, mpsc::Sender<Order>)>,
+}
+
 impl Reports {
-    /// Starts the thread, if there is anything to write.
+    /// Starts a thread for each.
     pub fn start(paths: Paths) -> Reports {
-        if paths.events.is_none() && paths.junit.is_none() {
-            return Reports { pen: None };
-        }
-        let (pen, orders) = mpsc::channel();
-        let started = thread::Builder::new().name("reports".to_owned()).spawn(move || Desk::new(&paths).work(&orders));
-        Reports { pen: started.ok().map(|_| pen) }
+        let Paths { events, junit, going_on } = paths;
+        let events = events.map(|path| Report { kind: Kind::Events, path });
+        let junit = junit.map(|path| Report { kind: Kind::Junit, path });
+        let reports = events.into_iter().chain(junit);
+        Reports { pens: reports.map(|report| (report.clone(), start(report, going_on))).collect() }
+    }
+
+    /// Which reports there are.
+    pub fn roll(&self) -> Roll {
+        Roll { awaited: self.pens.iter().map(|(report, _)| report.clone()).collect() }
     }
 
     /// Takes one rendered line, with its line feed.
     pub fn heed(&mut self, line: &str) {
-        if let Some(pen) = &self.pen {
-            let _ = pen.send(Order::Heed(line.to_owned()));
+        if self.pens.is_empty() {
+            return;
+        }
+        let line: Arc<str> = line.into();
+        for (_, pen) in &self.pens {
+            let _ = pen.send(Order::Heed(line.clone()));
         }
     }
 
-    /// Answers once everything heeded so far is written, with the first thing that went wrong.
-    pub fn settle(&mut self, done: oneshot::Sender<Option<Failure>>) {
-        match &self.pen {
-            Some(pen) => drop(pen.send(Order::Settle(done))),
-            None => drop(done.send(None)),
+    /// Takes a line that an earlier writer of the same run wrote: the events file has it, the JUnit report is made anew.
+    pub fn recall(&mut self, line: &str) {
+        for (_, pen) in self.pens.iter().filter(|(report, _)| report.kind == Kind::Junit) {
+            let _ = pen.send(Order::Heed(line.into()));
         }
     }
-}
 
-impl Reports {
-    /// Waits, without a runtime, until everything heeded so far is written; at most this long.
-    pub fn settle_now(&mut self, limit: Duration) -> Option<Failure> {
-        let pen = self.pen.as_ref()?;
-        let (done, seen) = mpsc::channel();
-        pen.send(Order::SettleNow(done)).ok()?;
-        seen.recv_timeout(limit).unwrap_or_else(|_| Some(too_slow(limit)))
+    /// Each report answers once everything heeded so far is written.
+    pub fn settle(&mut self, answer: impl Fn(Answer) + Clone + Send + 'static) {
+        for (report, pen) in &self.pens {
+            let asked = pen.send(Order::Settle(Box::new(answer.clone())));
+            if asked.is_err() {
+                answer((report.clone(), Some("the thread that writes it could not be started".to_owned())));
+            }
+        }
+    }
+
+    /// Waits, without a runtime, until everything heeded so far is written, and says what could not be. A report that
+    /// does not answer within the limit is not waited for any more.
+    pub fn settle_now(&mut self, roll: &mut Roll, limit: Duration) -> Vec<Unwritten> {
+        let (answer, answers) = mpsc::channel();
+        self.settle(move |said| drop(answer.send(said)));
+        let mut answered = Vec::new();
+        while !roll.is_complete(&answered) {
+            match answers.recv_timeout(limit) {
+                Ok(said) => answered.push(said),
+                Err(_) => break,
+            }
+        }
+        roll.close(answered, limit)
     }
 }
 
-/// What is said when the reports are not done in time.
-pub(crate) fn too_slow(limit: Duration) -> Failure {
-    let sentence = format!("the reports were not written within {}s", limit.as_secs());
-    Failure::new(Code::ReportUnwritten, sentence).hint("see whether anybody reads the pipe, or the drive is slow")
+/// The reports that are waited for. One that was too slow once is not waited for again.
+#[derive(Debug, Clone)]
+pub struct Roll {
+    awaited: Vec<Report>,
 }
 
+impl Roll {
+    /// Waits until each report has answered, at most this long, and says what could not be written.
+    pub(crate) async fn call(&mut self, mut answers: UnboundedReceiver<Answer>, limit: Duration) -> Vec<Unwritten> {
+        let mut answered = Vec::new();
+        let all = async {
+            while !self.is_complete(&answered) {
+                match answers.recv().await {
+                    Some(said) => answered.push(said),
+                    None => break,
+                }
+            }
+        };
+        // What is missing then is found by looking.
+        let _ = tokio::time::timeout(limit, all).await;
+        self.close(answered, limit)
+    }
+
+    fn is_complete(&self, answered: &[Answer]) -> bool {
+        self.awaited.iter().all(|awaited| answered.iter().any(|(report, _)| report == awaited))
+    }
+
+    fn close(&mut self, answered: Vec<Answer>, limit: Duration) -> Vec<Unwritten> {
+        let answers = |report: &Report| answered.iter().any(|(known, _)| known == report);
+        let (awaited, silent): (Vec<_>, Vec<_>) = self.awaited.drain(..).partition(answers);
+        self.awaited = awaited;
+        let seconds = limit.as_secs();
+        let why = format!("it was not written within {seconds}s: nobody reads the pipe, or its drive is slow");
+        let silent = silent.into_iter().map(|report| Unwritten { report, why: why.clone() }).collect::<Vec<_>>();
+        let failed = answered.into_iter().filter_map(|(report, why)| Some(Unwritten { report, why: why? }));
+        failed.chain(silent).collect()
+    }
+}
+
+/// Starts the thread of one report. Without a thread nobody holds the other end, which `settle` sees.
+fn start(report: Report, going_on: GoingOn) -> mpsc::Sender<Order> {
+    let (pen, orders) = mpsc::channel();
+    let body = move || Desk::new(report, going_on).work(&orders);
+    drop(thread::Builder::new().name("report".to_owned()).spawn(body));
+    pen
+}
+
+/// The writing thread's own.
 struct Desk {
-    events: Option<(PathBuf, File)>,
-    junit: Option<Junit>,
-    failure: Option<Failure>,
+    report: Report,
+    sheet: Sheet,
+    why: Option<String>,
+}
+
+enum Sheet {
+    Events(File),
+    Junit(Box<Junit>),
+    Torn,
 }
 
 impl Desk {
-    fn new(paths: &Paths) -> Desk {
-        let mut desk = Desk { events: None, junit: None, failure: None };
-        if let Some(path) = &paths.events {
-            let mut options = File::options();
-            match paths.going_on {
-                GoingOn::No => options.write(true).create(true).truncate(true),
-                GoingOn::Yes => options.append(true).create(true),
-            };
-            match options.open(path) {
-                Ok(file) => desk.events = Some((path.clone(), file)),
-                Err(error) => desk.note("events file", path, &error),
+    fn new(report: Report, going_on: GoingOn) -> Desk {
+        match report.kind {
+            Kind::Junit => {
+                let junit = Junit::new(&report.path);
+                Desk { report, sheet: Sheet::Junit(Box::new(junit)), why: None }
             }
+            Kind::Events => match open(&report.path, going_on) {
+                Ok(file) => Desk { report, sheet: Sheet::Events(file), why: None },
+                Err(error) => Desk { report, sheet: Sheet::Torn, why: Some(error.to_string()) },
+            },
         }
-        desk.junit = paths.junit.as_deref().map(Junit::new);
-        desk
     }
 
     fn work(mut self, orders: &mpsc::Receiver<Order>) {
         while let Ok(order) = orders.recv() {
             match order {
                 Order::Heed(line) => self.heed(&line),
-                Order::Settle(done) => drop(done.send(self.failure.clone())),
-                Order::SettleNow(done) => drop(done.send(self.failure.clone())),
+                Order::Settle(answer) => answer((self.report.clone(), self.why.clone())),
             }
         }
     }
 
     fn heed(&mut self, line: &str) {
-        if let Some((path, file)) = &mut self.events
-            && let Err(error) = file.write_all(line.as_bytes())
-        {
-            let path = path.clone();
-            self.events = None;
-            self.note("events file", &path, &error);
-        }
-        if let Some(junit) = &mut self.junit
-            && let Ok(seen) = Seen::read(line)
-            && let Err(failure) = junit.take(&seen)
-        {
-            self.failure.get_or_insert(failure);
+        match &mut self.sheet {
+            Sheet::Events(file) => {
+                if let Err(error) = file.write_all(line.as_bytes()) {
+                    // Half a line may be there: what comes after it would be read as its rest.
+                    (self.sheet, self.why) = (Sheet::Torn, Some(error.to_string()));
+                }
+            }
+            // The file is replaced as a whole, so only the last time counts.
+            Sheet::Junit(junit) => {
+                if let Ok(seen) = Seen::read(line) {
+                    let why = |failure: Failure| failure.causes.into_iter().next().unwrap_or(failure.message);
+                    self.why = junit.take(&seen).err().map(why);
+                }
+            }
+            Sheet::Torn => {}
         }
     }
+}
 
-    fn note(&mut self, what: &str, path: &Path, error: &std::io::Error) {
-        let sentence = format!("the {what} {} could not be written", path.display());
-        self.failure.get_or_insert_with(|| Failure::new(Code::ReportUnwritten, sentence).because(error));
-    }
+fn open(path: &Path, going_on: GoingOn) -> std::io::Result<File> {
+    let mut options = File::options();
+    match going_on {
+        GoingOn::No => options.write(true).create(true).truncate(true),
+        GoingOn::Yes => options.append(true).create(true),
+    };
+    options.open(path)
 }

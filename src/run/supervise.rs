@@ -12,7 +12,7 @@ use crate::run::chronicle::Chronicle;
 use crate::run::engine::{Engine, Senses};
 use crate::run::journal::{Journal, Voice};
 use crate::run::link::{Answer, Ear, Link, Mouth, Word};
-use crate::run::reports::{GoingOn, Paths, Reports};
+use crate::run::reports::{GoingOn, Paths, Reports, Unwritten};
 use crate::run::spec::{Mode, Spec};
 use crate::run::translate::{self, millis};
 use crate::run::verdict::{self, Verdict};
@@ -102,15 +102,13 @@ async fn close(mut engine: Engine, spec: &Spec) -> u8 {
     for left in crate::run::tidy::tidy(&spec.run_dir, &spec.kubeconfig) {
         engine.told.tell(None, Event::NoteMade(event::NoteMade { text: left }));
     }
-    let report = engine.told.settle_reports(REPORTS).await;
-    if let Some(failure) = &report {
-        let why = failure.causes.first().unwrap_or(&failure.message).clone();
-        let failed = event::ReportFailed { report: failure.message.clone(), path: None, why };
-        engine.told.tell(None, Event::ReportFailed(failed));
+    let unwritten = engine.told.settle_reports(REPORTS).await;
+    for unwritten in &unwritten {
+        engine.told.tell(None, unwritten.event());
     }
     let lock = engine.work.lock_end();
     let ending = engine.machine().ending().clone();
-    let verdict = verdict::decide(&ending, lock, report);
+    let verdict = verdict::decide(&ending, lock, unwritten.first().map(Unwritten::failure));
     let exit = verdict.exit();
     let finished = run_finished(&engine, spec, &verdict, lock, ending.unfinished);
     engine.told.tell(None, Event::RunFinished(finished));

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::clock::{Clock, rfc3339};
-use crate::event::{Kept, LockEnd};
-use crate::failure::Failure;
+use crate::event::{Event, Kept, LockEnd};
+use crate::failure::{Code, Failure};
 use crate::lock::{Change, HolderId, Keeper, Lost, Released, notes};
 use crate::pipeline::{Action, Verb};
 use crate::process::{self, Directly, StopWatch};
@@ -255,11 +255,21 @@ impl Work {
     /// Tells what an activity's end means, and says it to the machine.
     pub(crate) fn finished(&mut self, done: Done, told: &mut Chronicle) -> Input {
         match done {
-            Done::Prepared(looked) => Input::Prepared(looked.map(|kit| {
-                if let Some(kit) = kit {
-                    self.equip(kit, told);
+            Done::Prepared(looked) => Input::Prepared(match *looked {
+                Ok(kit) => {
+                    if let Some(kit) = kit {
+                        self.equip(kit, told);
+                    }
+                    Ok(())
                 }
-            })),
+                Err(failure) => {
+                    // No step has begun whose end would tell it; a stop is told as such.
+                    if failure.code != Code::StoppedClean {
+                        told.tell(None, Event::Diagnostic((&failure).into()));
+                    }
+                    Err(failure)
+                }
+            }),
             Done::Fenced(Ok(())) => Input::FenceHeld,
             Done::Fenced(Err(lost)) => {
                 let next = self.next_title();
@@ -273,8 +283,10 @@ impl Work {
             }
             Done::Step(Ended::Plain(action), outcome) => Input::StepEnded(step_end(action, outcome, false)),
             Done::Step(Ended::Claim(claim), outcome) => {
-                let unsettled = claim.is_unsettled();
                 let held = claim.is_held();
+                // Whatever was answered in the end: an earlier request of this claim may have had no definite answer
+                // and land late. Only the keeper knows; it asks nobody when nothing is in doubt.
+                let unsettled = self.keeper.is_some();
                 self.end.take_claim(&claim, &self.holder);
                 claim.tell(told);
                 if held {

@@ -24,6 +24,9 @@ const LONGEST_LINE: usize = 1 << 20;
 /// What the signal handler of OpenTofu prints, once for the first interrupt and once for the second.
 const INTERRUPTED: [&str; 2] = ["Interrupt received", "Two interrupts received"];
 
+/// The summary of the warning that a lock file made from a mirror knows one platform only.
+const ONE_PLATFORM: &str = "Incomplete lock file information for providers";
+
 /// The summary of what OpenTofu says about itself when it stopped because it was interrupted.
 const HALTED: &str = "execution halted";
 
@@ -306,6 +309,10 @@ impl Ui {
         } else {
             diagnostic.detail.trim_end().to_owned()
         };
+        if severity == Severity::Warning && diagnostic.summary.starts_with(ONE_PLATFORM) {
+            // About a lock file that is to be committed. Here it lies in a copy; that none was shipped is said anyway.
+            return Vec::new();
+        }
         if severity == Severity::Error && diagnostic.summary == HALTED {
             // What it says once for each thing that it did not begin. Why is said by whoever asked for the stop.
             return Vec::new();

@@ -8,11 +8,16 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
+use std::time::Duration;
 
+use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::bed::wait;
 
 /// The verb of `bed` that starts a program which ends with its parent.
 pub(crate) const VERB: &str = "child";
@@ -104,7 +109,7 @@ pub(crate) fn become_program(mut arguments: impl Iterator<Item = std::ffi::OsStr
     command(Path::new(&program)).args(arguments).exec()
 }
 
-/// A word in the environment of everything that was started on behalf of one bed.
+/// A word in the environment of everything that was started on behalf of one bed, or of one test on it.
 #[derive(Debug, Clone)]
 pub(crate) struct Mark(PathBuf);
 
@@ -112,9 +117,14 @@ impl Mark {
     /// The name of the variable. It does not begin like dcctl's own, which dcctl keeps from its tools.
     pub(crate) const VARIABLE: &'static str = "BED_OF";
 
-    /// The mark of the bed that lives in this folder.
+    /// The mark of the bed that lives in this folder, and of every test on it.
     pub(crate) fn of(folder: &Path) -> Mark {
         Mark(folder.to_owned())
+    }
+
+    /// The mark of one test on that bed.
+    pub(crate) fn of_test(&self, test: &OsStr) -> Mark {
+        Mark(self.0.join(test))
     }
 
     /// The variable's value.
@@ -122,17 +132,18 @@ impl Mark {
         self.0.as_os_str()
     }
 
-    /// Kills every process that carries this mark, until there is none, and says how many there were.
-    pub(crate) fn sweep(&self) -> usize {
-        let mut killed = 0;
-        loop {
-            // A process can fork while the list is read: look again until nothing is found.
-            let found = self.carriers().iter().filter(|process| kill(process)).count();
-            if found == 0 {
-                return killed;
+    /// Kills every process that carries this mark, until there is none.
+    pub(crate) fn sweep(&self) {
+        // A process can fork while the list is read, so the last look has to find nothing. One that cannot die (it is
+        // frozen) is left to whoever froze it.
+        let gone = || {
+            let carriers = self.carriers();
+            for (_, process) in &carriers {
+                let _ = rustix::process::pidfd_send_signal(process, Signal::KILL);
             }
-            killed += found;
-        }
+            carriers.is_empty().then_some(())
+        };
+        let _ = wait::until(Duration::from_secs(10), "what carries the mark to be gone", gone);
     }
 
     /// The process ids of everything alive that carries this mark.
@@ -140,22 +151,22 @@ impl Mark {
         self.carriers().into_iter().map(|(pid, _)| pid).collect()
     }
 
-    fn carriers(&self) -> Vec<(Pid, rustix::fd::OwnedFd)> {
-        let wanted = [Mark::VARIABLE.as_bytes(), b"=", self.value().as_encoded_bytes()].concat();
+    fn carriers(&self) -> Vec<(Pid, OwnedFd)> {
+        let name = [Mark::VARIABLE.as_bytes(), b"="].concat();
+        let carries = |pair: &[u8]| {
+            pair.strip_prefix(name.as_slice())
+                .is_some_and(|value| Path::new(OsStr::from_bytes(value)).starts_with(&self.0))
+        };
         let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
         let pids = processes.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?));
         let carriers = pids.filter_map(|pid| {
             // The descriptor first: then what is read afterwards is about the process that would be killed.
             let process = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
             let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
-            environment.split(|byte| *byte == 0).any(|pair| pair == wanted).then_some((pid, process))
+            environment.split(|byte| *byte == 0).any(carries).then_some((pid, process))
         });
         carriers.filter(|(pid, _)| *pid != rustix::process::getpid()).collect()
     }
-}
-
-fn kill((_, process): &(Pid, rustix::fd::OwnedFd)) -> bool {
-    rustix::process::pidfd_send_signal(process, Signal::KILL).is_ok()
 }
 
 /// Locks a file for as long as the returned handle lives; nothing when somebody else has it.

@@ -2,12 +2,16 @@
 //!
 //! A run starts with a bare environment: the bed's tools on PATH, a home and a temporary folder of the test's own,
 //! OpenTofu's settings, one user's kubeconfig. It is found and ended when the test ends, however it has detached.
+//!
+//! Whatever a test is about, every line and every report that its runs make is held against what they have to be, as
+//! soon as a run is finished or its journal is read ([`stream`], [`junit`](crate::bed::junit)).
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::{fs, io};
@@ -17,8 +21,9 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 use crate::bed::child::{Mark, command};
+use crate::bed::junit::Report;
 use crate::bed::tools::own;
-use crate::bed::{Bed, wait};
+use crate::bed::{Bed, stream, wait};
 
 /// A run that is not started yet.
 #[derive(Debug)]
@@ -87,6 +92,15 @@ impl Dcctl {
         self.env("KUBECONFIG", kubeconfig)
     }
 
+    /// With a JUnit report, which [`Finished::junit`] reads.
+    #[must_use]
+    pub(crate) fn with_junit(self) -> Dcctl {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        let name = format!("junit-{}.xml", NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = self.command.get_current_dir().expect("it was given one").to_owned();
+        self.arg("--junit").arg(folder.join(name))
+    }
+
     /// The command itself, for what has no word of its own here: another folder, a group, a closed standard output.
     pub(crate) fn command(&mut self) -> &mut Command {
         &mut self.command
@@ -94,6 +108,7 @@ impl Dcctl {
 
     /// Starts it.
     pub(crate) fn start(mut self) -> Running {
+        let traces = Traces::of(&self.command);
         let mut process = self.command.spawn().expect("Cargo built dcctl");
         let said = Arc::new(Said::default());
         let lines = process.stdout.take().map(|stdout| follow(stdout, said.clone()));
@@ -104,7 +119,7 @@ impl Dcctl {
                 bytes
             })
         });
-        Running { process, said, lines, stderr }
+        Running { process, said, lines, stderr, traces }
     }
 
     /// Starts it and waits for its end.
@@ -177,6 +192,7 @@ pub(crate) struct Running {
     said: Arc<Said>,
     lines: Option<JoinHandle<()>>,
     stderr: Option<JoinHandle<Vec<u8>>>,
+    traces: Traces,
 }
 
 impl Running {
@@ -212,18 +228,21 @@ impl Running {
     pub(crate) fn journal(&self) -> Journal {
         let started = self.wait_for("run.started", |_| true);
         let folder = started["data"]["run_dir"].as_str().expect("run.started names the run directory");
-        Journal(Path::new(folder).join("events.jsonl"))
+        Journal::at(Path::new(folder).join("events.jsonl"))
     }
 
     /// Waits for the end of the front and gathers what it said.
     pub(crate) fn finish(mut self) -> Finished {
         let status = self.process.wait().expect("it is our child");
+        let whole = self.lines.is_some();
         if let Some(lines) = self.lines.take() {
             lines.join().expect("reading never panics");
         }
         let stderr = self.stderr.take().map(|stderr| stderr.join().expect("reading never panics"));
         let stderr = String::from_utf8_lossy(&stderr.unwrap_or_default()).into_owned();
-        Finished { status, stdout: self.said.text(), stderr }
+        let finished = Finished { status, stdout: self.said.text(), stderr, traces: self.traces.clone() };
+        finished.hold_against_the_rules(whole);
+        finished
     }
 }
 
@@ -242,6 +261,7 @@ pub(crate) struct Finished {
     pub(crate) stdout: String,
     /// Standard error.
     pub(crate) stderr: String,
+    traces: Traces,
 }
 
 impl Finished {
@@ -258,15 +278,78 @@ impl Finished {
     /// The events of standard output; every line has to be one.
     #[track_caller]
     pub(crate) fn events(&self) -> Vec<Value> {
-        parse(&self.stdout)
+        stream::read(&self.stdout, 0)
     }
 
-    /// The last event, which has to be `run.finished`.
+    /// The last event, which has to be `run.finished`; the events before it have to be whole.
     #[track_caller]
     pub(crate) fn verdict(&self) -> Value {
-        let last = self.events().pop().unwrap_or_default();
-        assert_eq!(last["type"], "run.finished", "the last line is no verdict; standard error:\n{}", self.stderr);
-        last
+        let events = self.events();
+        assert!(!events.is_empty(), "it said nothing; standard error:\n{}", self.stderr);
+        stream::assert_complete(&events);
+        events.into_iter().next_back().unwrap_or_default()
+    }
+
+    /// The JUnit report that the run was told to write. Fails the test when there is none.
+    #[track_caller]
+    pub(crate) fn junit(&self) -> Report {
+        Report::read(self.traces.junit.as_deref().expect("the run was told to write a report"))
+    }
+
+    /// The journal, when the run got as far as to have one.
+    pub(crate) fn journal(&self) -> Option<Journal> {
+        self.traces.journals().pop()
+    }
+
+    /// Every line and every file that the run made is what it has to be. `whole` says that all of standard output was
+    /// read.
+    #[track_caller]
+    fn hold_against_the_rules(&self, whole: bool) {
+        let ended = self.code().filter(|_| whole);
+        let shown = if self.stdout.starts_with("{\"v\":") { self.shown(ended.is_some()) } else { Vec::new() };
+        if let (Some(code), Some(_)) = (ended, shown.first()) {
+            stream::assert_complete(&shown);
+            let verdict = stream::verdict(&shown).expect("it is complete");
+            assert_eq!(verdict["data"]["exit_code"], code, "the verdict names another exit code: {verdict}");
+        }
+        for journal in self.traces.journals() {
+            let events = journal.events();
+            if stream::verdict(&events).is_some() {
+                stream::assert_complete(&events);
+                let same_run = shown.first().is_some_and(|first| first["run"] == events[0]["run"]);
+                assert!(
+                    ended.is_none() || !same_run || events == shown,
+                    "the journal says something else:\n{events:?}"
+                );
+            }
+        }
+        if let Some(report) = self.traces.junit.as_deref().filter(|path| path.is_file()) {
+            Report::read(report);
+        }
+        self.hold_the_events_file_against(&shown, ended);
+    }
+
+    /// The events of standard output; the last line of a front that was killed may be torn.
+    #[track_caller]
+    fn shown(&self, whole: bool) -> Vec<Value> {
+        let torn = !whole && !self.stdout.ends_with('}');
+        let end = if torn { self.stdout.rfind('\n').unwrap_or(0) } else { self.stdout.len() };
+        stream::read(&self.stdout[..end], 0)
+    }
+
+    #[track_caller]
+    fn hold_the_events_file_against(&self, shown: &[Value], ended: Option<i32>) {
+        // A device that the run refused to write to may be a file to us: that of our own output.
+        let of_the_test = |path: &&Path| {
+            let real = path.canonicalize().unwrap_or_default();
+            path.is_file() && self.traces.folder.canonicalize().is_ok_and(|folder| real.starts_with(folder))
+        };
+        let Some(path) = self.traces.events_file.as_deref().filter(of_the_test) else { return };
+        let events = Journal::at(path.to_owned()).events();
+        if ended.is_some_and(|code| code != 40) {
+            stream::assert_complete(&events);
+            assert!(shown.is_empty() || events == shown, "{} says something else", path.display());
+        }
     }
 
     /// Fails the test, with everything that was said, when the exit status is another.
@@ -278,33 +361,91 @@ impl Finished {
     }
 }
 
+/// Where a run leaves what it says, besides its outputs.
+#[derive(Debug, Clone)]
+struct Traces {
+    /// The folder that it works in, which is the test's own.
+    folder: PathBuf,
+    junit: Option<PathBuf>,
+    events_file: Option<PathBuf>,
+    run_dir: Option<PathBuf>,
+    state: Option<PathBuf>,
+}
+
+impl Traces {
+    fn of(command: &Command) -> Traces {
+        let option = |name: &str| option(command, name);
+        let state =
+            variable(command, "XDG_STATE_HOME").or_else(|| Some(variable(command, "HOME")?.join(".local/state")));
+        let folder = command.get_current_dir().expect("it was given one").to_owned();
+        Traces { folder, junit: option("junit"), events_file: option("events-file"), run_dir: option("run-dir"), state }
+    }
+
+    /// Every journal of the test's runs, in the order of their beginnings.
+    fn journals(&self) -> Vec<Journal> {
+        let runs = self.state.iter().filter_map(|state| fs::read_dir(state.join("dcctl/runs")).ok());
+        let mut folders: Vec<PathBuf> = runs.flatten().flatten().map(|entry| entry.path()).collect();
+        folders.sort();
+        folders.extend(self.run_dir.clone());
+        let journals = folders.into_iter().map(|folder| Journal::at(folder.join("events.jsonl")));
+        journals.filter(|journal| journal.path().is_file()).collect()
+    }
+}
+
+/// The path that an option has, by its flag in one of its two forms or by its variable.
+fn option(command: &Command, name: &str) -> Option<PathBuf> {
+    let flag = format!("--{name}");
+    let mut words = command.get_args();
+    let mut path = None;
+    while let Some(word) = words.next() {
+        if word == OsStr::new(&flag) {
+            path = words.next().map(PathBuf::from);
+        } else if let Some(value) = word.to_str().and_then(|word| word.strip_prefix(&flag)?.strip_prefix('=')) {
+            path = Some(PathBuf::from(value));
+        }
+    }
+    let path = path.or_else(|| variable(command, &format!("DCCTL_{}", name.to_uppercase().replace('-', "_"))))?;
+    Some(command.get_current_dir().expect("it was given one").join(path))
+}
+
+fn variable(command: &Command, name: &str) -> Option<PathBuf> {
+    let mut variables = command.get_envs();
+    variables.find_map(|(known, value)| value.filter(|_| known == OsStr::new(name)).map(PathBuf::from))
+}
+
 /// The file of events in a run directory.
 #[derive(Debug, Clone)]
-pub(crate) struct Journal(PathBuf);
+pub(crate) struct Journal {
+    path: PathBuf,
+    /// How many lines were held against the rules before.
+    known: Arc<AtomicUsize>,
+}
 
 impl Journal {
+    /// The journal in this file, of a run that was told its directory.
+    pub(crate) fn at(path: impl Into<PathBuf>) -> Journal {
+        Journal { path: path.into(), known: Arc::default() }
+    }
+
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// The events so far. A line that is only half written is left out.
+    #[track_caller]
     pub(crate) fn events(&self) -> Vec<Value> {
-        let text = fs::read_to_string(&self.0).unwrap_or_default();
+        let text = fs::read_to_string(&self.path).unwrap_or_default();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        parse(whole)
+        let events = stream::read(whole, self.known.load(Ordering::Relaxed));
+        self.known.store(whole.lines().count(), Ordering::Relaxed);
+        events
     }
 
     /// Waits for an event of this type for which the condition holds.
     #[track_caller]
     pub(crate) fn wait_for(&self, kind: &str, condition: impl Fn(&Value) -> bool) -> Value {
         let found = || self.events().into_iter().find(|event| event["type"] == kind && condition(event));
-        wait::fact(&format!("{kind} in {}", self.0.display()), found)
+        wait::fact(&format!("{kind} in {}", self.path.display()), found)
     }
-}
-
-#[track_caller]
-fn parse(text: &str) -> Vec<Value> {
-    let event = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("not an event: {line}: {error}"));
-    text.lines().map(event).collect()
 }

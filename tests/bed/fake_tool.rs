@@ -7,6 +7,7 @@
 //! | `complain=TEXT` | a line on standard error |
 //! | `lines=N` | N numbered lines on standard output, as fast as it can |
 //! | `bytes=N` | one line of N bytes without an end |
+//! | `raw=HEX` | these bytes on standard output, whatever they are |
 //! | `variable=NAME` | prints `NAME=VALUE`, or `NAME is not set` |
 //! | `variables` | prints the names of all its variables |
 //! | `descriptors` | prints each of its open descriptors and what it refers to |
@@ -27,6 +28,10 @@
 //! | `peak` | prints the most memory that it ever had resident, in kB |
 //! | `exit=N` | ends with this status |
 //!
+//! Under another name (a link `tofu` to it, say) its own arguments are those of the tool that it pretends to be, and its
+//! behaviour is in a file beside the link, `tofu.acts`, one argument a line. There `when=WORDS { … }` does something
+//! only when its own arguments begin with these words: `when=version -json { print=… exit=0 }`.
+//!
 //! At the end of its arguments it ends with status 0. An argument that it does not know ends it with status 99.
 #![expect(clippy::disallowed_methods, clippy::exit, reason = "a stand-in for a real tool does what tools do")]
 
@@ -41,8 +46,18 @@ use std::time::Duration;
 type Handlers = Arc<Mutex<BTreeMap<i32, Vec<String>>>>;
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    act(&arguments, &Handlers::default());
+    act(&behaviour(), &Handlers::default());
+}
+
+/// Its own arguments; under another name what the file beside the link says.
+fn behaviour() -> Vec<String> {
+    let mut words = std::env::args();
+    let name = words.next().unwrap_or_default();
+    if Path::new(&name).file_name().is_none_or(|name| name == "fake-tool") {
+        return words.collect();
+    }
+    let acts = std::fs::read_to_string(format!("{name}.acts")).expect("its acts are beside it");
+    acts.lines().map(str::to_owned).collect()
 }
 
 fn act(arguments: &[String], handlers: &Handlers) {
@@ -62,6 +77,12 @@ fn act(arguments: &[String], handlers: &Handlers) {
             "on" => listen(value, block, handlers),
             "plugin" => plugin(&block),
             "drive" => drive(Path::new(value), &block),
+            "when" => {
+                let own: Vec<_> = std::env::args().skip(1).collect();
+                if own.join(" ").starts_with(value) {
+                    act(&block, handlers);
+                }
+            }
             "spawn" => drop(itself(&block).spawn().expect("a child")),
             "spawn-clean" => drop(itself(&block).env_clear().spawn().expect("a child")),
             _ => one(name, value),
@@ -91,6 +112,13 @@ fn one(name: &str, value: &str) {
         "part" => say(value),
         "complain" => std::io::stderr().write_all(format!("{value}\n").as_bytes()).expect("written"),
         "lines" => lines(number(value)),
+        "raw" => {
+            let digits: Vec<_> = value.chars().collect();
+            let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).expect("hexadecimal");
+            let bytes: Vec<_> = digits.chunks(2).map(byte).collect();
+            let mut stdout = std::io::stdout().lock();
+            stdout.write_all(&bytes).and_then(|()| stdout.flush()).expect("written");
+        }
         "bytes" => say(&"x".repeat(usize::try_from(number(value)).expect("a size"))),
         "variable" => match std::env::var(value) {
             Ok(set) => say(&format!("{value}={set}\n")),

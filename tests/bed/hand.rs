@@ -104,9 +104,9 @@ impl Bed {
         Dcctl::new(self, arguments)
     }
 
-    /// The mark of everything that is started on behalf of this control plane.
+    /// The mark of everything that this test starts.
     pub(crate) fn mark(&self) -> Mark {
-        Mark::of(&self.described().folder)
+        Mark::of(&self.described().folder).of_test(self.scratch().file_name().unwrap_or_default())
     }
 
     /// What was asked of the API server since this test has the control plane, one audit event a request, in the
@@ -157,13 +157,21 @@ impl Bed {
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.scratch().join(name)
     }
+
+    /// Writes a file of the test's folder, with the folders that it is in, and says where it is.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.file(name);
+        let folder = path.parent().expect("a file is in a folder");
+        fs::create_dir_all(folder).and_then(|()| fs::write(&path, text)).expect("the test's folder can be written");
+        path
+    }
 }
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        let Some(plane) = self.plane.take() else { return };
         // Nothing that this test started may meet the next one.
-        Mark::of(&plane.described.folder).sweep();
+        self.mark().sweep();
+        let Some(plane) = self.plane.take() else { return };
         for pid in plane.described.pids.values() {
             if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
                 let _ = rustix::process::kill_process(pid, Signal::CONT);

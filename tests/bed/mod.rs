@@ -3,8 +3,8 @@
 //! Nothing that matters is tested against an imitation. [`Tools`] finds or builds the programs. A [`ControlPlane`] is
 //! etcd, the API server, the controller manager, the scheduler and kwok; it lives in the `bed serve` process, which
 //! ends everything when its standard input closes, and so leaves nothing behind however its caller ends. Tests get
-//! one from the [`pool`]: [`Bed::take`] for a clean one that others had before, [`Bed::fresh`] for a new one.
-//! [`Dcctl`] starts the program under test, [`Proxy`] stands between it and the API server and misbehaves on request.
+//! one from the `pool`: `Bed::take` for a clean one that others had before, `Bed::fresh` for a new one.
+//! `Dcctl` starts the program under test, `Proxy` stands between it and the API server and misbehaves on request.
 //!
 //! This module is compiled into the integration tests and into the `bed` program.
 
@@ -20,6 +20,10 @@ pub(crate) mod folder;
 #[cfg(test)]
 pub(crate) mod hand;
 pub(crate) mod http;
+#[cfg(test)]
+pub(crate) mod impostor;
+#[cfg(test)]
+pub(crate) mod junit;
 pub(crate) mod keys;
 pub(crate) mod kwok;
 #[cfg(test)]
@@ -28,10 +32,14 @@ pub(crate) mod message;
 #[cfg(test)]
 pub(crate) mod pool;
 #[cfg(test)]
+pub(crate) mod pretend;
+#[cfg(test)]
 pub(crate) mod proxy;
 #[cfg(test)]
 pub(crate) mod reset;
 pub(crate) mod serve;
+#[cfg(test)]
+pub(crate) mod stream;
 pub(crate) mod tools;
 pub(crate) mod users;
 pub(crate) mod wait;

@@ -5,7 +5,7 @@
 
 use std::io::{self, Read, Write};
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -22,17 +22,19 @@ impl End {
     /// Watches for both from now on.
     pub(crate) fn watch() -> io::Result<End> {
         let (closed, end) = channel();
-        let asked = closed.clone();
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-        thread::spawn(move || {
-            let signal = signals.forever().next();
-            asked.send(format!("signal {}", signal.unwrap_or(0)))
-        });
+        send_on_signal(closed.clone())?;
         thread::spawn(move || {
             let mut ignored = [0; 256];
             while io::stdin().read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
             closed.send("standard input closed".to_owned())
         });
+        Ok(End(Mutex::new(end)))
+    }
+
+    /// Watches for signals alone: standard input belongs to somebody else.
+    pub(crate) fn of_signals() -> io::Result<End> {
+        let (asked, end) = channel();
+        send_on_signal(asked)?;
         Ok(End(Mutex::new(end)))
     }
 
@@ -48,6 +50,15 @@ impl End {
     pub(crate) fn wait(&self) -> String {
         self.0.lock().expect("nobody panics with it").recv().unwrap_or_default()
     }
+}
+
+fn send_on_signal(asked: Sender<String>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    thread::spawn(move || {
+        let signal = signals.forever().next();
+        asked.send(format!("signal {}", signal.unwrap_or(0)))
+    });
+    Ok(())
 }
 
 /// Starts a control plane, describes it in one line, waits for the end, and ends everything.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
@@ -23,10 +23,21 @@ impl Tools {
         TOOLS.get_or_init(|| Tools::build(&[]).unwrap_or_else(|error| panic!("{error}")))
     }
 
+    /// What a run needs that has a cluster already: the user's own programs, and only what they lack is built.
+    pub(crate) fn for_a_cluster() -> io::Result<Tools> {
+        let programs = ["tofu", "helm", "kubectl"];
+        let found = programs.into_iter().filter_map(|name| Some((variable(name), on_path(name)?)));
+        Tools::ask(&[&programs[..], &["provider-time", "provider-bed"]].concat(), &found.collect())
+    }
+
     /// Only these tools, built now if they have to be.
     pub(crate) fn build(names: &[&str]) -> io::Result<Tools> {
+        Tools::ask(names, &BTreeMap::new())
+    }
+
+    fn ask(names: &[&str], known: &BTreeMap<String, PathBuf>) -> io::Result<Tools> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bed/build");
-        let output = command(&script).args(names).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
+        let output = command(&script).args(names).envs(known).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
         if !output.status.success() {
             return Err(io::Error::other("tests/bed/build did not succeed; what it said is above"));
         }
@@ -37,8 +48,7 @@ impl Tools {
 
     /// Where a tool is: `etcd`, `kube-apiserver`, `tofu`, `helm`, `kubectl`, … and `tofurc`, OpenTofu's settings.
     pub(crate) fn path(&self, tool: &str) -> &Path {
-        let variable = format!("DCCTL_BED_{}", tool.to_uppercase().replace('-', "_"));
-        self.0.get(&variable).unwrap_or_else(|| panic!("tests/bed/build does not know the tool {tool}"))
+        self.0.get(&variable(tool)).unwrap_or_else(|| panic!("tests/bed/build does not know the tool {tool}"))
     }
 
     /// The variables that spare another process the search.
@@ -52,6 +62,22 @@ impl Tools {
         fs::create_dir_all(folder)?;
         ["tofu", "helm", "kubectl"].into_iter().try_for_each(|tool| symlink(self.path(tool), folder.join(tool)))
     }
+}
+
+/// `DCCTL_BED_KUBE_APISERVER` for `kube-apiserver`.
+fn variable(tool: &str) -> String {
+    format!("DCCTL_BED_{}", tool.to_uppercase().replace('-', "_"))
+}
+
+/// Finds a program on PATH.
+#[expect(clippy::disallowed_methods, reason = "looking for a program is reading PATH")]
+fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|program| is_program(program))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
 /// A program of this crate, `dcctl`, `bed` or `fake-tool`, as Cargo built it beside the tests.

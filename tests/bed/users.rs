@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::bed::keys::random_word;
 
-/// What `ops` may do: the rights that dcctl itself needs, and nothing of what a bundle needs.
-pub(crate) const RBAC_OPS: &str = include_str!("rbac-ops.yaml");
+/// Gives `ops` exactly the rights that `dcctl rbac` prints.
+pub(crate) const RBAC_OPS: &str =
+    concat!(include_str!("../../src/commands/rbac.yaml"), "\n---\n", include_str!("rbac-ops.yaml"));
 
 /// The users and whether they may do everything. `bed` is the tests' own hand and `bed-…` are the parts of the
 /// control plane, so that the audit log tells all of them from the run under test.

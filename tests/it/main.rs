@@ -3,10 +3,13 @@
 #[path = "../bed/mod.rs"]
 mod bed;
 
+mod cluster;
 mod docs;
 mod laws;
 mod layering;
+mod lock;
 mod process;
+mod refused;
 mod reports;
 mod steps;
 mod stopping;

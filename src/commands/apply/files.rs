@@ -1,8 +1,8 @@
 //! The paths of a run: its own folder, where reports go, where state lives.
 
 use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
 
 use jiff::Timestamp;
 
@@ -82,21 +82,53 @@ fn default_folder(environment: &Environment, now: Timestamp, run: &str) -> Resul
     Ok(state.join("runs").join(format!("{}-{run}", now.strftime("%Y%m%dT%H%M%SZ"))))
 }
 
-/// A report's path, absolute. Devices and descriptors are refused: they mean another file in the supervisor.
+/// A report's path, absolute. Devices and descriptors are refused, by whatever name: they mean another file in the
+/// supervisor, and a report that is replaced as a whole would take the device's place.
 pub(crate) fn report_path(option: &str, given: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
     let Some(given) = given else { return Ok(None) };
     let path = absolute(option, given)?;
-    let refuse = |why: &str| Err(Failure::new(Code::OptionInvalid, format!("{option} {}: {why}", given.display())));
-    if path.starts_with("/dev") || path.starts_with("/proc") {
-        return refuse("is a device of this process; use --output jsonl to get the events on standard output");
+    let refuse = |why: &str, hint: &str| {
+        Err(Failure::new(Code::OptionInvalid, format!("{option} {} {why}", given.display())).hint(hint))
+    };
+    // A path is looked at as the system follows it, and as it reads once what is missing in it was made.
+    let (followed, read) = (followed(&path), followed(&without_dots(&path)));
+    if [&path, &followed, &read].iter().any(|path| path.starts_with("/dev") || path.starts_with("/proc")) {
+        return refuse(
+            "is a device or a descriptor of this process, and the report is written by another one",
+            "name a file; `--output jsonl` puts the events on standard output",
+        );
     }
+    let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
     match fs::metadata(&path) {
-        Ok(found) if found.is_dir() => refuse("is a folder; name a file in it"),
-        Ok(found) if found.file_type().is_fifo() && option == "--junit" => {
-            refuse("is a pipe; the report is replaced as a whole, so it has to be a file")
+        Ok(found) if found.is_dir() => refuse("is a folder", "name a file in it"),
+        Ok(found) if !found.is_file() && option == "--junit" => {
+            refuse("is not a file", "the report is replaced as a whole, so it has to be a file")
         }
+        // The report takes the place of the file, not of the link to it.
+        Ok(_) if is_link => Ok(Some(followed)),
         Ok(_) | Err(_) => Ok(Some(path)),
     }
+}
+
+/// Where a path leads, links followed as far as there is something.
+fn followed(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+    match found {
+        Some((part, real)) if part == path => real,
+        Some((part, real)) => real.join(path.strip_prefix(part).unwrap_or(path)),
+        None => path.to_owned(),
+    }
+}
+
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(plain.pop()),
+            other => plain.push(other),
+        }
+    }
+    plain
 }
 
 /// Values files, absolute, each of them there.
@@ -160,10 +192,29 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_refused_as_reports() {
-        for path in ["/dev/stdout", "/proc/self/fd/1", "/dev/fd/3"] {
-            let failure = report_path("--events-file", Some(Path::new(path))).expect_err(path);
-            assert_eq!(failure.code, Code::OptionInvalid);
+    fn devices_are_refused_as_reports_by_whatever_name() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/dev", &link).expect("a link");
+        let names = ["/dev/stdout", "/proc/self/fd/1", "/dev/fd/3", "/missing/../dev/stdout"].map(PathBuf::from);
+        let around = ["link/stdout", "../../../../../../dev/stdout", "missing/../link/stdout"];
+        for path in names.into_iter().chain(around.map(|path| folder.path().join(path))) {
+            for option in ["--events-file", "--junit"] {
+                let failure = report_path(option, Some(&path)).expect_err("a device");
+                assert_eq!(failure.code, Code::OptionInvalid, "{path:?}");
+            }
         }
+    }
+
+    #[test]
+    fn a_report_is_a_file_and_not_the_link_to_it() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| folder.path().canonicalize().expect("it is there").join(name);
+        let taken = |name: &str| report_path("--junit", Some(&path(name))).expect("it will do");
+        assert_eq!(taken("reports/new.xml"), Some(path("reports/new.xml")));
+        fs::write(path("old.xml"), "").expect("a file");
+        std::os::unix::fs::symlink(path("old.xml"), path("link.xml")).expect("a link");
+        assert_eq!(taken("link.xml"), Some(path("old.xml")));
+        assert!(report_path("--junit", Some(folder.path())).is_err());
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::kind::Fact;
 use crate::event::outcome::{Level, Severity};
+use crate::failure::Failure;
 
 /// A tool, the API server or dcctl says what is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +28,21 @@ pub struct Diagnostic {
     /// The file and line that it is about, as the tool wrote them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+}
+
+impl From<&Failure> for Diagnostic {
+    /// What dcctl itself says about a failure that no step tells.
+    fn from(failure: &Failure) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Error,
+            code: Some(failure.code.name().to_owned()),
+            origin: "dcctl".to_owned(),
+            summary: failure.message.clone(),
+            detail: failure.causes.join("\n"),
+            address: None,
+            source: None,
+        }
+    }
 }
 
 impl Fact for Diagnostic {
@@ -118,9 +134,14 @@ impl Fact for ReportFailed {
     }
 
     fn message(&self) -> String {
+        let what = match self.report.as_str() {
+            "junit" => "JUnit report",
+            "events-file" => "events file",
+            other => other,
+        };
         match &self.path {
-            Some(path) => format!("the {} report {path} could not be written: {}", self.report, self.why),
-            None => format!("the {} report could not be written: {}", self.report, self.why),
+            Some(path) => format!("the {what} {path} could not be written: {}", self.why),
+            None => format!("the {what} could not be written: {}", self.why),
         }
     }
 }

@@ -40,7 +40,7 @@ pub enum StopCause {
     FrontGone,
     /// The process that had started it is gone, in a CI job.
     ParentGone,
-    /// `dcctl runs stop`.
+    /// Another dcctl command, on request of a person or a script.
     Command,
     /// The lock was lost.
     LockLost,
@@ -66,7 +66,7 @@ impl StopRequested {
             }
             StopCause::FrontGone => "because the process that showed this run is gone".to_owned(),
             StopCause::ParentGone => "because the process that had started it is gone".to_owned(),
-            StopCause::Command => "by `dcctl runs stop`".to_owned(),
+            StopCause::Command => "by another dcctl command".to_owned(),
             StopCause::LockLost => "because the lock was lost".to_owned(),
         }
     }

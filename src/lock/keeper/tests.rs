@@ -56,6 +56,7 @@ fn unreachable() -> Trouble {
 }
 
 async fn seconds(seconds: u64) {
+    // fact: the clock of these tests stands still but for this; nothing is waited for.
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 

@@ -3,18 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 
+use serde_json::Value;
+
 use super::*;
 use crate::clock;
+use crate::lock::store::{Created, Deleted, Replaced, Trouble};
 use crate::lock::twin::Twin;
-use crate::lock::{HolderId, Keeper, Request};
+use crate::lock::{HolderId, Keeper, Record, Request};
 
 fn timing() -> Timing {
     Timing::STANDARD.divided_by(100).expect("safe")
 }
 
-fn keeper<F>(make_store: F) -> Keeper
+fn keeper<S, F>(make_store: F) -> Keeper
 where
-    F: FnOnce() -> Result<Twin, Failure> + Send + 'static,
+    S: LeaseStore,
+    F: FnOnce() -> Result<S, Failure> + Send + 'static,
 {
     let holder = HolderId::new("alice", "build-01", 48213, 7);
     let request = Request { holder, instance: None, notes: BTreeMap::new() };
@@ -41,7 +45,7 @@ async fn it_claims_renews_and_gives_back() {
 
 #[tokio::test]
 async fn why_there_is_no_store_is_the_answer_to_every_claim() {
-    let keeper = keeper(|| Err(failure()));
+    let keeper = keeper(|| Err::<Twin, _>(failure()));
     for _ in 0..2 {
         assert_eq!(keeper.claim().await, Err(ClaimError::Failed(failure())));
     }
@@ -51,7 +55,7 @@ async fn why_there_is_no_store_is_the_answer_to_every_claim() {
 
 #[tokio::test]
 async fn a_panic_while_the_store_is_made_is_a_failure_like_any_other() {
-    let keeper = keeper(|| panic!("a bug"));
+    let keeper = keeper(|| -> Result<Twin, Failure> { panic!("a bug") });
     let Err(ClaimError::Failed(failure)) = keeper.claim().await else { panic!("it cannot claim") };
     assert_eq!(failure.code, Code::Internal);
 }
@@ -61,11 +65,47 @@ async fn a_store_that_is_never_made_holds_nothing_up() {
     let (never, hangs) = mpsc::channel::<()>();
     let keeper = keeper(move || {
         let _ = hangs.recv();
-        Err(failure())
+        Err::<Twin, _>(failure())
     });
     let (claimed, released) = tokio::join!(keeper.claim(), keeper.release());
     assert_eq!(claimed, Err(ClaimError::GivenUp));
     assert_eq!(released, Released::NeverTaken);
     drop(keeper);
     drop(never);
+}
+
+/// A store with a bug.
+struct Buggy;
+
+impl LeaseStore for Buggy {
+    async fn create(&self, _: &Value) -> Result<Created, Trouble> {
+        panic!("a bug")
+    }
+
+    async fn create_namespace(&self) -> Result<(), Trouble> {
+        panic!("a bug")
+    }
+
+    async fn read(&self) -> Result<Option<Record>, Trouble> {
+        panic!("a bug")
+    }
+
+    async fn replace(&self, _: &Record) -> Result<Replaced, Trouble> {
+        panic!("a bug")
+    }
+
+    async fn delete(&self, _: &str, _: &str) -> Result<Deleted, Trouble> {
+        panic!("a bug")
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_the_keeper_is_told_as_a_loss() {
+    let mut keeper = keeper(|| Ok(Buggy));
+    let mut changes = keeper.changes();
+    let Err(ClaimError::Failed(failure)) = keeper.claim().await else { panic!("it cannot claim") };
+    assert_eq!(failure.code, Code::Internal);
+    assert!(matches!(changes.recv().await, Some(Change::Lost(Lost::Broken(_)))));
+    assert!(matches!(keeper.fence().await, Err(Lost::Broken(_))));
+    assert!(matches!(keeper.release().await, Released::Unknown { .. }));
 }

@@ -210,8 +210,11 @@ impl Log {
         let Some(mut step) = self.step.take() else { return Vec::new() };
         let mut rows = step.resources.planned_only(width);
         let mut parts: Vec<String> = (!finished.note.is_empty()).then(|| finished.note.clone()).into_iter().collect();
-        parts.extend(step.resources.summary());
-        parts.extend(step.objects.summary());
+        // A step that says what it did is not told again what its events were.
+        if parts.is_empty() || finished.outcome != StepOutcome::Done {
+            parts.extend(step.resources.summary());
+            parts.extend(step.objects.summary());
+        }
         let told = parts.join("; ");
         match finished.outcome {
             StepOutcome::Done => {

@@ -50,6 +50,15 @@ pub(super) struct Row {
     indent: usize,
     hang: usize,
     spans: Vec<(Style, String)>,
+    wrap: Wrap,
+}
+
+/// Whether a row may become several lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Wrap {
+    #[default]
+    Words,
+    Never,
 }
 
 impl Style {
@@ -76,6 +85,13 @@ impl Row {
     #[must_use]
     pub(super) fn hang_here(mut self) -> Row {
         self.hang = self.indent + self.columns();
+        self
+    }
+
+    /// Stays one line, however narrow the log is: for what `tail -n 1` has to find.
+    #[must_use]
+    pub(super) fn unbroken(mut self) -> Row {
+        self.wrap = Wrap::Never;
         self
     }
 
@@ -116,7 +132,7 @@ impl Row {
         let mut first = true;
         for word in self.words() {
             // A new line that begins where this word would stand anyway is no gain.
-            let fits = at + word.gap + word.columns <= width || at + word.gap <= self.hang;
+            let fits = at + word.gap + word.columns <= width || at + word.gap <= self.hang || self.wrap == Wrap::Never;
             let fresh = first || !fits;
             if first {
                 at = self.indent + word.gap;

@@ -70,7 +70,7 @@ pub(super) fn verdict(finished: &RunFinished, gathered: &Gathered) -> Vec<Row> {
     if rows.len() > 1 {
         rows.push(Row::new());
     }
-    rows.push(style(finished).row(0, &Event::from(finished.clone()).message()));
+    rows.push(style(finished).row(0, &Event::from(finished.clone()).message()).unbroken());
     rows
 }
 

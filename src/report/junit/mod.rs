@@ -29,26 +29,29 @@ const READABLE_BY_ALL: u32 = 0o644;
 pub struct Junit {
     path: PathBuf,
     ledger: Option<Ledger>,
+    /// How the last attempt to write the file ended.
+    written: Result<(), Failure>,
 }
 
 impl Junit {
     /// A report that is written to `path`, again after every step. Folders that are missing are made.
     pub fn new(path: &Path) -> Junit {
-        Junit { path: path.to_owned(), ledger: None }
+        Junit { path: path.to_owned(), ledger: None, written: Ok(()) }
     }
 
-    /// Takes the next event, and writes the file when a step or the run moved on. A file that could not be written is
-    /// a failure ([`Code::ReportUnwritten`]) that names it; the next event may be taken all the same.
+    /// Takes the next event, and writes the file when a step or the run moved on. It is a failure
+    /// ([`Code::ReportUnwritten`]) when the file could not be written the last time; the next event may be taken all the
+    /// same, and may mend it.
     pub fn take(&mut self, seen: &Seen) -> Result<(), Failure> {
         let ledger = self.ledger.get_or_insert_with(|| Ledger::new(seen));
         ledger.take(seen);
-        if !moves_on(seen) {
-            return Ok(());
+        if moves_on(seen) {
+            self.written = write(&self.path, &suites::xml(ledger)).map_err(|error| {
+                let path = self.path.display();
+                Failure::new(Code::ReportUnwritten, format!("could not write the JUnit report {path}")).because(&error)
+            });
         }
-        write(&self.path, &suites::xml(ledger)).map_err(|error| {
-            let path = self.path.display();
-            Failure::new(Code::ReportUnwritten, format!("could not write the JUnit report {path}")).because(&error)
-        })
+        self.written.clone()
     }
 }
 
@@ -75,6 +78,9 @@ fn moves_on(seen: &Seen) -> bool {
 fn write(path: &Path, xml: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
+    if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::other("something that is not a file stands in its place"));
+    }
     let mut file = tempfile::Builder::new().prefix(".dcctl-junit-").suffix(".tmp").tempfile_in(folder)?;
     file.write_all(xml)?;
     // Set on the open file: the mode given at its creation is cut by the umask.

@@ -308,7 +308,9 @@ fn details(failure: &Failed, diagnostics: &[Diagnostic]) -> String {
     let mut lines: Vec<String> = failure.causes.iter().map(|cause| format!("because: {cause}")).collect();
     lines.extend(failure.hints.iter().map(|hint| format!("what to do: {hint}")));
     lines.push(format!("code: {}\n", failure.code));
-    let (errors, warnings): (Vec<_>, Vec<_>) = diagnostics.iter().partition(|said| said.severity == Severity::Error);
+    // The diagnostic of a refusal is the failure itself.
+    let others = diagnostics.iter().filter(|said| said.summary != failure.message);
+    let (errors, warnings): (Vec<_>, Vec<_>) = others.partition(|said| said.severity == Severity::Error);
     lines.join("\n") + &told(errors.into_iter().chain(warnings))
 }
 

@@ -130,6 +130,7 @@ fn ask(shared: &Arc<Shared>, request: &Request, most: usize) -> io::Result<Serve
 /// What a fault does to the client, and what becomes of the connection.
 fn suffer(client: &mut Client, fault: &Fault) -> io::Result<Then> {
     match fault {
+        // fact: the delay is the fault itself.
         Fault::Delay(time) => thread::sleep(*time),
         Fault::Hold(gate) => gate.pass(),
         Fault::Drop | Fault::Truncate(_) => return Ok(Then::Close),

@@ -213,3 +213,22 @@ async fn a_stop_ends_the_wait_for_an_operator_that_never_comes() {
     let Outcome::Stopped(stopped) = outcome else { panic!("not stopped: {outcome:?}") };
     assert!(stopped.clean, "{stopped:?}");
 }
+
+#[tokio::test]
+async fn force_does_not_wait_for_an_api_server_that_hangs() {
+    let bed = Bed::take();
+    let mut bench = Bench::new(&bed, "admin").await;
+    give(&mut bench, &[("settings.yaml", SETTINGS.to_owned())]);
+    bed.freeze("kube-apiserver");
+    let Bench { kit, stopper, .. } = &bench;
+    let force = async {
+        // The step has sent its first request by now, because it was polled first.
+        stopper.graceful(kit.clock.now(), dcctl::process::Directly::No);
+        stopper.force(kit.clock.now())
+    };
+    let (outcome, new) = tokio::join!(install_operator(kit), force);
+    bed.thaw("kube-apiserver");
+    assert!(new);
+    let Outcome::Stopped(stopped) = outcome else { panic!("not stopped: {outcome:?}") };
+    assert!(!stopped.clean, "nobody knows whether the request took effect");
+}

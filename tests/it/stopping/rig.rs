@@ -106,7 +106,8 @@ impl Rig {
         assert!(state.contains(&"before".to_owned()) && state.contains(&"slow".to_owned()), "{state:?}");
         assert_eq!(self.created("after"), 0, "something began after the stop");
         let locks = fs::read_dir(self.state_dir()).expect("there is a state folder").flatten();
-        let left: Vec<_> = locks.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().contains("lock.info")).collect();
+        let left: Vec<_> =
+            locks.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().contains("lock.info")).collect();
         assert!(left.is_empty(), "OpenTofu's state lock is still there: {left:?}");
     }
 
@@ -134,4 +135,3 @@ impl Rig {
         rustix::process::kill_process(pid.expect("a process id"), Signal::KILL).expect("it runs");
     }
 }
-

@@ -84,7 +84,7 @@ fn each_user_has_the_rights_that_the_bed_promises() {
     assert!(may(&ops, "list", "", "secrets", "dc-system", ""));
     assert!(!may(&ops, "get", "", "secrets", "dc-system", "any"));
     assert!(may(&ops, "update", "", "configmaps", "dc-system", "dc-install"));
-    assert!(!may(&ops, "update", "", "configmaps", "dc-system", "other"));
+    assert!(!may(&ops, "update", "", "configmaps", "default", "dc-install"));
 
     for (user, answer) in [("admin", true), ("nobody", false)] {
         assert_eq!(may(&bed.api_as(user), "delete", "", "nodes", "", ""), answer, "{user}");

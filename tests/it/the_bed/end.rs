@@ -13,8 +13,7 @@ use crate::bed::pool::Plane;
 use crate::bed::{Bed, wait};
 
 /// A process that lives on, in a session of its own, and carries the bed's mark.
-fn start_straggler(folder: &Path) {
-    let mark = Mark::of(folder);
+fn start_straggler(mark: &Mark) {
     let mut straggler = command(Path::new("setsid"));
     straggler.args(["--fork", "sleep", "600"]).env(Mark::VARIABLE, mark.value()).stdin(Stdio::null());
     assert!(straggler.status().expect("setsid is part of util-linux").success());
@@ -41,7 +40,7 @@ const KEEPER: &str = "BED_TEST_KEEPER";
 fn a_killed_test_process_leaves_nothing() {
     if let Some(file) = std::env::var_os(KEEPER) {
         let bed = Bed::fresh();
-        start_straggler(&bed.described().folder);
+        start_straggler(&bed.mark());
         let text = serde_json::to_string(bed.described()).expect("it can be written as JSON");
         fs::write(Path::new(&file).with_extension("part"), text).expect("the test's folder can be written");
         fs::rename(Path::new(&file).with_extension("part"), &file).expect("the test's folder can be written");
@@ -81,10 +80,10 @@ fn a_killed_bed_leaves_no_process() {
 fn a_panic_gives_the_control_plane_back() {
     let panicked = std::thread::spawn(|| {
         let bed = Bed::take();
-        start_straggler(&bed.described().folder);
-        std::panic::resume_unwind(Box::new(bed.described().folder.clone()))
+        start_straggler(&bed.mark());
+        std::panic::resume_unwind(Box::new(bed.mark()))
     });
-    let folder = panicked.join().expect_err("it panics").downcast::<PathBuf>().expect("it is what it panicked with");
-    assert_eq!(Mark::of(&folder).pids(), []);
+    let mark = panicked.join().expect_err("it panics").downcast::<Mark>().expect("it is what it panicked with");
+    assert_eq!(mark.pids(), []);
     drop(Bed::take());
 }

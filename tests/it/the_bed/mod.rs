@@ -2,6 +2,8 @@
 
 mod build;
 mod cluster;
+mod dcctl;
 mod end;
 mod provider;
+mod pretend;
 mod proxy;

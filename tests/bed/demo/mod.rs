@@ -1,0 +1,143 @@
+//! `bed demo`: shows dcctl at work on a real cluster, and proves afterwards what it claimed.
+//!
+//! It installs and bootstraps the bundle of `fixtures/demo` with the human log on screen, and watches the Lease from
+//! outside meanwhile. [`stage`] is the cluster: a control plane that ends with the demo, or the one of a context that
+//! the user names. [`lease`] is the watcher.
+
+mod lease;
+mod stage;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::bed::child::command;
+use crate::bed::serve::End;
+use crate::bed::tools::own;
+
+use lease::Watcher;
+use stage::Stage;
+
+/// The secret of the demo's bundle. It has to appear nowhere.
+const PASSWORD: &str = "correct-horse-battery-staple";
+
+/// Shows it. An error says what was not as it should be.
+pub(crate) fn demo(arguments: impl Iterator<Item = OsString>, out: &mut dyn Write) -> io::Result<()> {
+    let arguments: Vec<_> = arguments.collect();
+    let context = match arguments.as_slice() {
+        [] => None,
+        [flag, context] if flag == "--context" => Some(context.to_string_lossy().into_owned()),
+        _ => return Err(io::Error::other("bed demo takes --context CONTEXT and nothing else")),
+    };
+    // Ctrl+C is for dcctl: the cluster under it stays until dcctl has given back the lock.
+    let end = End::of_signals()?;
+    let results = results_folder()?;
+    let stage = match context {
+        None => Stage::own(&results, &end, out)?,
+        Some(context) => Stage::theirs(context, out)?,
+    };
+    let mut show = Show { stage: &stage, results: &results, out };
+    show.act("install", &["install"])?;
+    show.act("bootstrap", &["bootstrap", "demo"])?;
+    show.close()
+}
+
+/// Where the demo's reports stay: in Cargo's own folder, so that `cargo clean` removes them.
+fn results_folder() -> io::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let target = program.ancestors().nth(2).unwrap_or(Path::new("."));
+    let folder = target.join("demo");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+struct Show<'a> {
+    stage: &'a Stage,
+    results: &'a Path,
+    out: &'a mut dyn Write,
+}
+
+impl Show<'_> {
+    /// One command of dcctl with its log on screen, then what the Lease looked like meanwhile.
+    fn act(&mut self, name: &str, words: &[&str]) -> io::Result<()> {
+        let (events, junit) = (self.file(name, "jsonl"), self.file(name, "xml"));
+        let bundle = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/demo");
+        writeln!(
+            self.out,
+            "\n$ dcctl {} --bundle fixtures/demo --kube-context {}\n",
+            words.join(" "),
+            self.stage.context()
+        )?;
+        self.out.flush()?;
+        let watcher = Watcher::start(self.stage)?;
+        let mut dcctl = command(&own("dcctl"));
+        dcctl.args(words).arg("--bundle").arg(bundle).args(["--kube-context", self.stage.context()]);
+        dcctl.args(["--output", "human"]).arg("--events-file").arg(&events).arg("--junit").arg(&junit);
+        if let Some(state) = self.stage.state() {
+            dcctl.arg("--state-dir").arg(state.join(name));
+        }
+        self.stage.prepare(&mut dcctl);
+        let status = dcctl.env("DCCTL_VAR_DB_PASSWORD", PASSWORD).status()?;
+        let story = watcher.stop()?;
+        prove(&events, &junit)?;
+        if !status.success() {
+            let code = status.code().map_or_else(|| status.to_string(), |code| format!("exit code {code}"));
+            return Err(io::Error::other(format!("dcctl {name} ended with {code}")));
+        }
+        story.tell(self.out)
+    }
+
+    /// The Lease is gone; what is on the cluster now; where to look.
+    fn close(&mut self) -> io::Result<()> {
+        writeln!(self.out, "\nThe lock now:\n")?;
+        let gone = self.kubectl(&["get", "lease", "dcctl", "-n", "dc-k8s-system"])?;
+        writeln!(self.out, "\nThe cluster now:\n")?;
+        self.kubectl(&["get", "instances.core.devicechain.io"])?;
+        self.kubectl(&["get", "deployments,pods", "-n", "dci-demo"])?;
+        writeln!(self.out, "\nLook at:\n")?;
+        for (name, kind) in [("install", "jsonl"), ("install", "xml"), ("bootstrap", "jsonl"), ("bootstrap", "xml")] {
+            let path = self.file(name, kind);
+            let lines = fs::read_to_string(&path)?.lines().count();
+            let what = if kind == "xml" { "the JUnit report".to_owned() } else { format!("{lines} events") };
+            writeln!(self.out, "  {what:<18}{}", path.display())?;
+        }
+        if gone.contains("NotFound") { Ok(()) } else { Err(io::Error::other("the Lease is still there")) }
+    }
+
+    /// Runs kubectl, shows the command and what it says, and returns that.
+    fn kubectl(&mut self, words: &[&str]) -> io::Result<String> {
+        let mut kubectl = self.stage.kubectl();
+        let output = kubectl.args(words).stdin(Stdio::null()).output()?;
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        writeln!(self.out, "  $ kubectl {}", words.join(" "))?;
+        said.lines().try_for_each(|line| writeln!(self.out, "  {line}"))?;
+        Ok(said)
+    }
+
+    fn file(&self, name: &str, kind: &str) -> PathBuf {
+        self.results.join(format!("{name}.{kind}"))
+    }
+}
+
+/// What has to be true of every run's files.
+fn prove(events: &Path, junit: &Path) -> io::Result<()> {
+    for path in [events, junit] {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        if text.contains(PASSWORD) {
+            return Err(io::Error::other(format!("the secret is in {}", path.display())));
+        }
+    }
+    let last = fs::read_to_string(events)?.lines().last().map(serde_json::from_str::<Value>);
+    match last {
+        Some(Ok(event)) if event["type"] == "run.finished" => Ok(()),
+        _ => Err(io::Error::other(format!("{} does not end with a verdict", events.display()))),
+    }
+}
