@@ -12,7 +12,7 @@ use dcctl::config::{Bundle, Claims, Declaration, Deployment, Instance, Operator}
 use dcctl::failure::Failure;
 use dcctl::process::{Limits, Stopper, stop_channel};
 use dcctl::redact::Redactor;
-use dcctl::step::{Kit, Mode, ObjectChange, Outcome, Tool, Update, Updates, UpdatesReceiver, updates};
+use dcctl::step::{Kit, Mode, ObjectChange, Outcome, Update, Updates, UpdatesReceiver, find_helm, find_tofu, updates};
 use serde_json::Value;
 
 use crate::bed::{Bed, Tools};
@@ -52,12 +52,8 @@ impl Bench<'_> {
     }
 
     /// The real programs, with an environment in which they work, a bundle folder and a run directory of their own.
-    pub(crate) fn programs(&mut self) {
+    pub(crate) async fn programs(&mut self) {
         let tools = Tools::get();
-        let tool =
-            |name: &str, version: &str| Some(Tool { path: tools.path(name).to_owned(), version: version.to_owned() });
-        self.kit.tofu = tool("tofu", "1.12.6");
-        self.kit.helm = tool("helm", "4.3");
         let home = self.bed.file("home");
         let path = format!("{}:/usr/bin:/bin", self.bed.described().programs.display());
         let tofurc = tools.path("tofurc").display().to_string();
@@ -69,6 +65,8 @@ impl Bench<'_> {
         for folder in [&home, &self.kit.run_dir, &self.kit.bundle.root] {
             std::fs::create_dir_all(folder).expect("the scratch folder can be written");
         }
+        self.kit.tofu = Some(find_tofu(&self.kit, None).await.expect("the bed has OpenTofu"));
+        self.kit.helm = Some(find_helm(&self.kit, None).await.expect("the bed has Helm"));
     }
 
     /// The next run: a new run directory beside the others, and nobody has asked it to stop.

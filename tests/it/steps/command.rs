@@ -16,7 +16,7 @@ use crate::steps::tofu::until;
 
 async fn bench(bed: &Bed) -> Bench<'_> {
     let mut bench = Bench::new(bed, "admin").await;
-    bench.programs();
+    bench.programs().await;
     bench.instance("demo", serde_json::Value::Null, dcctl::config::Claims::default());
     bench
 }

@@ -38,7 +38,7 @@ const DEFAULTS: &str = "replicas: 9\nnever: false\nimage: { tag: none }\nsecrets
 /// A kit whose bundle has a chart of one Deployment and one Secret, in a namespace that is there.
 pub(crate) async fn bench(bed: &Bed) -> Bench<'_> {
     let mut bench = Bench::new(bed, "admin").await;
-    bench.programs();
+    bench.programs().await;
     bench.instance(&Bed::instance(), Value::Null, dcctl::config::Claims::default());
     let path = bench.kit.bundle.root.join("chart");
     fs::create_dir_all(path.join("templates")).expect("made");

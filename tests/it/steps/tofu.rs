@@ -22,7 +22,7 @@ const PROVIDERS: &str = "terraform {\n  required_providers {\n    bed = { source
 /// A kit whose bundle has one root with this text behind its providers.
 pub(crate) async fn bench<'a>(bed: &'a Bed, text: &str) -> Bench<'a> {
     let mut bench = Bench::new(bed, "admin").await;
-    bench.programs();
+    bench.programs().await;
     bench.instance("demo", Value::Null, dcctl::config::Claims::default());
     let dir = bench.kit.bundle.root.join("infra/instance");
     fs::create_dir_all(&dir).expect("the scratch folder can be written");
