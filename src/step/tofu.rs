@@ -20,7 +20,7 @@ use crate::process::{Manner, Stop};
 use crate::redact::Secret;
 use crate::step::invoke::{Call, Done, PRIVATE, Raw, Tail, make_folder, write_private};
 use crate::step::tofu_end::{self, Applied};
-use crate::step::tofu_root::{copy, declared_backend};
+use crate::step::tofu_root::{Backend, copy, declared_backend};
 use crate::step::tofu_state::{self, Owner, Part, StateFile};
 use crate::step::tofu_ui::{Heard, Ui, signs};
 use crate::step::{Kit, Mode, Outcome, Severity, Stopped, Tool, Update};
@@ -68,7 +68,7 @@ impl Outputs {
 pub fn refuse_local_state(bundle: &Bundle) -> Result<(), Failure> {
     let infrastructure = bundle.instance.as_ref().and_then(|instance| instance.infrastructure.as_ref());
     for root in bundle.prerequisites.iter().chain(infrastructure) {
-        if is_local(declared_backend(&root.dir).as_deref()) {
+        if is_local(declared_backend(&root.dir).as_ref()) {
             let name = root.dir.strip_prefix(&bundle.root).unwrap_or(&root.dir);
             let sentence =
                 format!("`{}` keeps its OpenTofu state on this machine, which a CI job loses", name.display());
@@ -80,8 +80,8 @@ pub fn refuse_local_state(bundle: &Bundle) -> Result<(), Failure> {
     Ok(())
 }
 
-fn is_local(backend: Option<&str>) -> bool {
-    matches!(backend, None | Some("local"))
+fn is_local(backend: Option<&Backend>) -> bool {
+    backend.is_none_or(|backend| backend.kind == "local")
 }
 
 /// Applies a root of the bundle; in a dry run, plans it.
@@ -133,7 +133,7 @@ struct Work<'a> {
     part: Part,
     root: &'a Root,
     tofu: &'a Tool,
-    backend: Option<String>,
+    backend: Option<Backend>,
 }
 
 impl Work<'_> {
@@ -147,7 +147,7 @@ impl Work<'_> {
             owner.take(self.part, state_dir)?;
             self.check_state();
         }
-        let cwd = self.prepare()?;
+        let cwd = self.prepare().await?;
         self.init(&cwd).await?;
         self.go_on()?;
         let mut args = words(&["apply", "-json", "-input=false", "-auto-approve"]);
@@ -168,7 +168,7 @@ impl Work<'_> {
 
     async fn plan(&self) -> Result<Outcome, End> {
         let kit = self.kit;
-        if let Some(backend) = self.backend.as_deref().filter(|backend| WRITTEN_BY_INIT.contains(backend)) {
+        if let Some(backend) = self.written_by_init().await? {
             self.unknown_outputs();
             return Ok(Outcome::Nothing(format!(
                 "cannot plan without writing: `{}` keeps its state in a `{backend}` backend, and initialising that may write to it",
@@ -180,7 +180,7 @@ impl Work<'_> {
             Owner::of(kit).await?.check(self.part, &kit.state_dir)?;
             self.check_state();
         }
-        let cwd = self.prepare()?;
+        let cwd = self.prepare().await?;
         let copied = kit.run_dir.join(PRIVATE).join(format!("{}.planned.tfstate", self.part.word()));
         if let Ok(bytes) = std::fs::read(&state) {
             write_private(&copied, &bytes)?;
@@ -206,17 +206,31 @@ impl Work<'_> {
         ))
     }
 
+    /// The kind of the backend, if initialising it might write. A `kubernetes` backend is written to once only: its
+    /// state is there afterwards.
+    async fn written_by_init(&self) -> Result<Option<&str>, Failure> {
+        let Some(backend) = self.backend.as_ref().filter(|backend| WRITTEN_BY_INIT.contains(&&*backend.kind)) else {
+            return Ok(None);
+        };
+        if let Some((namespace, name)) = backend.secret()
+            && self.kit.cluster.has_secret(&namespace, &name).await?
+        {
+            return Ok(None);
+        }
+        Ok(Some(&backend.kind))
+    }
+
     /// How people call the root: its path in the bundle.
     fn name(&self) -> String {
         self.root.dir.strip_prefix(&self.kit.bundle.root).unwrap_or(&self.root.dir).display().to_string()
     }
 
     fn has_local_state(&self) -> bool {
-        is_local(self.backend.as_deref())
+        is_local(self.backend.as_ref())
     }
 
     /// Makes the copy and the variables file.
-    fn prepare(&self) -> Result<PathBuf, Failure> {
+    async fn prepare(&self) -> Result<PathBuf, Failure> {
         let private = self.kit.run_dir.join(PRIVATE);
         make_folder(&private)?;
         let mut variables: Map<String, Value> = self.root.vars.clone();
@@ -225,7 +239,10 @@ impl Work<'_> {
         }
         let text = serde_json::to_vec(&variables).expect("variables can be written as JSON");
         write_private(&self.variables(), &text)?;
-        copy(&self.kit.bundle.root, &self.root.dir, &private.join(self.part.word()))
+        let (bundle, root, to) = (self.kit.bundle.root.clone(), self.root.dir.clone(), private.join(self.part.word()));
+        // A bundle may be large, and meanwhile signals and the lock's changes have to be heard.
+        let copied = tokio::task::spawn_blocking(move || copy(&bundle, &root, &to)).await;
+        copied.expect("nobody cancels the copy, and it does not panic")
     }
 
     fn variables(&self) -> PathBuf {

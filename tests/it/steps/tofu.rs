@@ -255,6 +255,17 @@ async fn a_backend_that_init_writes_to_cannot_be_planned() {
     let secrets = bed.api().list("/api/v1/namespaces/default/secrets").expect("an answer");
     assert_eq!(secrets.len(), 1, "the state is in the cluster");
     assert!(!state(&bench).exists());
+
+    // Now it is initialised, so it can be planned against.
+    bench.kit.mode = Mode::DryRun;
+    bench.next_run("third");
+    assert_eq!(done(apply(&bench).await), "no changes");
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let version = |path: &str| bed.api().list(path).expect("an answer")[0]["metadata"]["resourceVersion"].clone();
+    let before = (version("/api/v1/namespaces/default/secrets"), version(leases));
+    bench.next_run("fourth");
+    done(apply(&bench).await);
+    assert_eq!((version("/api/v1/namespaces/default/secrets"), version(leases)), before, "nothing was written");
     bed.api().delete("/api/v1/namespaces/default/secrets/tfstate-default-state").expect("an answer");
 }
 

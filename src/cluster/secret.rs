@@ -1,4 +1,4 @@
-//! The record of a Helm release: a secret, of which only the metadata is ever read.
+//! Secrets that tools keep their records in, of which only the metadata is ever read: Helm's releases, OpenTofu's state.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +24,20 @@ struct Metadata {
 }
 
 impl Cluster {
+    /// Whether there is a secret of this name. Its values are not read.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn has_secret(&self, namespace: &str, name: &str) -> Result<bool, Failure> {
+        let path = format!("/api/v1/namespaces/{}/secrets/{}", encode(namespace), encode(name));
+        let doing = format!("find out whether secret {namespace}/{name} is there");
+        match self.ask::<Record>(&Ask::get(path).metadata_of_one(), &doing).await {
+            Ok(_) => Ok(true),
+            Err(refusal) if refusal.code() == Some(404) => Ok(false),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+
     /// Deletes the record of one revision that was left pending. What the release had made stays. A record that is
     /// gone already is no failure; one that has changed meanwhile is.
     ///
