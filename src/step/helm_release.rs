@@ -13,15 +13,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::release::Recorded as Record;
 use crate::process::Recorded;
 use crate::step::invoke::{ABOUT, RECORDS, about_path};
 
 /// One revision, as `helm history -o json` has it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the words are Helm's")]
 pub(crate) struct Revision {
     /// From 1.
-    #[serde(rename = "revision")]
-    pub(crate) number: u64,
+    pub(crate) revision: u64,
     /// When its record was last written.
     #[serde(default)]
     pub(crate) updated: Option<Timestamp>,
@@ -30,6 +31,13 @@ pub(crate) struct Revision {
     /// What Helm says about it.
     #[serde(default)]
     pub(crate) description: String,
+}
+
+impl From<Record> for Revision {
+    fn from(record: Record) -> Revision {
+        let Record { revision, status, written } = record;
+        Revision { revision, updated: written, status, description: String::new() }
+    }
 }
 
 impl Revision {
@@ -76,11 +84,11 @@ pub(crate) fn decide(history: &[Revision], proof: &Proof, now: Timestamp, patien
             return Repair::Wait { why, until: free_from };
         }
     }
-    let deployed = history.iter().rev().find(|revision| revision.status == "deployed").map(|found| found.number);
+    let deployed = history.iter().rev().find(|revision| revision.status == "deployed").map(|found| found.revision);
     match (last.status.as_str(), deployed) {
         ("uninstalling", _) => Repair::Uninstall,
         ("pending-upgrade" | "pending-rollback", Some(deployed)) => Repair::RollBack(deployed),
-        (_, _) => Repair::Forget(last.number),
+        (_, _) => Repair::Forget(last.revision),
     }
 }
 
@@ -116,8 +124,8 @@ impl About {
             (&self.server, &self.namespace, &self.release) == (&wanted.server, &wanted.namespace, &wanted.release);
         let by_uninstall = left.status == "uninstalling";
         match self.act {
-            Act::Advance => same && !by_uninstall && self.before + 1 == left.number,
-            Act::Uninstall => same && by_uninstall && self.before == left.number,
+            Act::Advance => same && !by_uninstall && self.before + 1 == left.revision,
+            Act::Uninstall => same && by_uninstall && self.before == left.revision,
         }
     }
 }

@@ -16,12 +16,16 @@ pub(crate) mod control_plane;
 pub(crate) mod dcctl;
 pub(crate) mod demo;
 pub(crate) mod described;
+#[cfg(test)]
+pub(crate) mod disk;
 pub(crate) mod folder;
 #[cfg(test)]
 pub(crate) mod hand;
 pub(crate) mod http;
 #[cfg(test)]
 pub(crate) mod impostor;
+#[cfg(test)]
+pub(crate) mod inventory;
 #[cfg(test)]
 pub(crate) mod junit;
 pub(crate) mod keys;

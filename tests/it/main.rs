@@ -3,6 +3,7 @@
 #[path = "../bed/mod.rs"]
 mod bed;
 
+mod chart;
 mod cluster;
 mod docs;
 mod laws;
@@ -15,3 +16,4 @@ mod steps;
 mod stopping;
 mod the_bed;
 mod tree;
+mod verbs;

@@ -28,6 +28,7 @@ pub(crate) struct Rig {
     pub(crate) ledger: Ledger,
     instance: String,
     verify: String,
+    build: String,
 }
 
 impl Rig {
@@ -40,7 +41,7 @@ impl Rig {
     pub(crate) fn on(bed: Bed) -> Rig {
         let ledger = Ledger::at(bed.file("ledger.jsonl"));
         fs::create_dir_all(bed.file("bundle")).expect("the test's folder can be written");
-        let rig = Rig { bed, ledger, instance: String::new(), verify: String::new() };
+        let rig = Rig { bed, ledger, instance: String::new(), verify: String::new(), build: String::new() };
         rig.write()
     }
 
@@ -82,11 +83,18 @@ impl Rig {
         self.write()
     }
 
+    /// With an image build that runs this in a shell.
+    pub(crate) fn building(mut self, script: &str) -> Rig {
+        let script = serde_json::to_string(script).expect("text");
+        self.build = format!("images: {{ build: [sh, -c, {script}] }}\n");
+        self.write()
+    }
+
     fn write(self) -> Rig {
         let text = format!(
             "apiVersion: dcctl.devicechain.io/v1\nkind: Bundle\nmetadata: {{ name: lock, version: 1.0.0 }}\n\
-             instance:\n  namespace: \"dci-${{instance}}\"\n{}{}",
-            self.instance, self.verify
+             instance:\n  namespace: \"dci-${{instance}}\"\n{}{}{}",
+            self.instance, self.verify, self.build
         );
         fs::write(self.bed.file("bundle/bundle.yaml"), text).expect("the test's folder can be written");
         self

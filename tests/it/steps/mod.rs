@@ -1,13 +1,10 @@
 //! Each step by itself: against a real API server, with the real OpenTofu and Helm.
 
 mod bench;
-mod command;
-mod helm;
 mod instance;
 mod operator;
 mod record;
 mod refusals;
-mod repair;
 mod tofu;
 mod tofu_state;
 mod tools;
