@@ -23,7 +23,7 @@ use crate::run::machine::{Input, StepEnd};
 use crate::run::spec::{Mode, Spec};
 use crate::run::translate::Place;
 use crate::run::{keeping, surroundings};
-use crate::step::{self, Kit, Outcome, Updates};
+use crate::step::{self, Fence, Kit, Outcome, Updates};
 
 /// How an activity ended.
 pub(crate) enum Done {
@@ -72,6 +72,7 @@ pub(crate) struct Work {
     activity: Option<Pin<Box<dyn Future<Output = Done>>>>,
     children: BTreeMap<String, u32>,
     end: keeping::End,
+    fence: Fence,
     directly: Directly,
 }
 
@@ -91,6 +92,7 @@ impl Work {
             activity: None,
             children: BTreeMap::new(),
             end: keeping::End::default(),
+            fence: Fence::default(),
             directly: Directly::No,
         }
     }
@@ -167,7 +169,8 @@ impl Work {
     }
 
     fn look_around(&self) -> impl Future<Output = Result<Kit, Failure>> + use<> {
-        surroundings::look(self.spec.clone(), self.clock.clone(), self.stop.clone(), self.send.clone())
+        let (spec, clock, stop) = (self.spec.clone(), self.clock.clone(), self.stop.clone());
+        surroundings::look(spec, clock, stop, self.send.clone(), self.fence.clone())
     }
 
     pub(crate) fn fence(&mut self, index: usize) {
@@ -340,6 +343,7 @@ impl Work {
     }
 
     fn lose(&mut self, lost: &Lost, failure: &Failure, told: &mut Chronicle) {
+        self.fence.fall();
         if self.end.lock != LockEnd::Lost {
             self.end.lose(lost);
             keeping::tell_loss(lost, failure, told);
