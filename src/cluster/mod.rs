@@ -31,7 +31,7 @@ pub mod wait;
 pub mod instances;
 pub mod namespace;
 pub mod record;
-mod release;
+pub mod release;
 
 pub use client::{Cluster, Connection};
 pub use kubeconfig::{Kubeconfig, Sources};

@@ -1,12 +1,16 @@
-//! The record of a Helm release: a secret, of which only the metadata is ever read.
+//! The records of a Helm release: secrets, of which only the metadata is ever read.
+//!
+//! Helm keeps one a revision. The labels say number and status; the content carries every value and manifest of the
+//! release, and is not asked for.
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cluster::client::Cluster;
-use crate::cluster::request::{Ask, Refusal, encode};
+use crate::cluster::request::{Ask, Refusal, Store, encode};
 use crate::failure::{Code, Failure};
 
 #[derive(Debug, Deserialize)]
@@ -21,9 +25,83 @@ struct Metadata {
     resource_version: String,
     #[serde(default)]
     labels: BTreeMap<String, String>,
+    #[serde(flatten)]
+    times: Times,
+}
+
+/// When an object was made and changed.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Times {
+    creation_timestamp: Option<Timestamp>,
+    #[serde(default)]
+    managed_fields: Vec<Change>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Change {
+    time: Option<Timestamp>,
+}
+
+/// One revision of a release, as its record has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    /// From 1.
+    pub revision: u64,
+    /// Helm's word: `deployed`, `failed`, `pending-upgrade`…
+    pub status: String,
+    /// When the record was last written, by the API server's clock.
+    pub written: Option<Timestamp>,
+}
+
+impl Metadata {
+    /// None for a secret that only looks like a record.
+    fn recorded(&self) -> Option<Recorded> {
+        let revision = self.labels.get("version")?.parse().ok()?;
+        let status = self.labels.get("status")?.clone();
+        Some(Recorded { revision, status, written: self.times.last() })
+    }
+}
+
+impl Times {
+    fn last(&self) -> Option<Timestamp> {
+        let changes = self.managed_fields.iter().filter_map(|change| change.time);
+        self.creation_timestamp.into_iter().chain(changes).max()
+    }
 }
 
 impl Cluster {
+    /// The revisions of a release that have a record, oldest first; none when there is no such release.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn release(&self, namespace: &str, release: &str) -> Result<Vec<Recorded>, Failure> {
+        let ask = Ask::get(format!("/api/v1/namespaces/{}/secrets", encode(namespace)))
+            .with("labelSelector", format!("owner=helm,name={release}"))
+            .metadata_only();
+        let doing = format!("list the records of release {release} in {namespace}");
+        let records: Vec<Record> = self.list(&ask, &doing).await?;
+        let mut revisions: Vec<Recorded> = records.iter().filter_map(|record| record.metadata.recorded()).collect();
+        revisions.sort_by_key(|recorded| recorded.revision);
+        Ok(revisions)
+    }
+
+    /// What time it is by the API server's own clock. Every account may ask, and nothing is stored.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn time(&self) -> Result<Timestamp, Failure> {
+        #[derive(Deserialize)]
+        struct Answer {
+            metadata: Times,
+        }
+        let question = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
+        let ask = Ask::create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &question, Store::Yes);
+        let answer: Result<Answer, Refusal> = self.ask(&ask, "ask the API server for the time").await;
+        let silent = || Failure::new(Code::ClusterRequestFailed, "the API server did not say what time it is");
+        answer?.metadata.last().ok_or_else(silent)
+    }
+
     /// Deletes the record of one revision that was left pending. What the release had made stays. A record that is
     /// gone already is no failure; one that has changed meanwhile is.
     ///
@@ -39,7 +117,7 @@ impl Cluster {
             Err(refusal) if refusal.code() == Some(404) => return Ok(()),
             Err(refusal) => return Err(refusal.into()),
         };
-        let Metadata { uid, resource_version, labels } = record.metadata;
+        let Metadata { uid, resource_version, labels, times: _ } = record.metadata;
         let label = |name: &str| labels.get(name).map(String::as_str).unwrap_or_default();
         let is_pending = label("status").starts_with("pending-");
         if !(label("owner") == "helm" && label("name") == release && is_pending) {
@@ -59,4 +137,32 @@ impl Cluster {
 fn changed(name: &str) -> Failure {
     Failure::new(Code::ReleasePending, format!("the release's record {name} has changed: somebody else works on it"))
         .hint("see who does, then run the same command again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(labels: &Value) -> Metadata {
+        serde_json::from_value(json!({
+            "name": "sh.helm.release.v1.demo.v3", "uid": "u", "resourceVersion": "7", "labels": labels,
+            "creationTimestamp": "2026-11-30T07:00:00Z",
+            "managedFields": [{ "manager": "Helm", "time": "2026-11-30T07:00:05Z" }, { "manager": "x" }],
+        }))
+        .expect("it is metadata")
+    }
+
+    #[test]
+    fn a_record_is_read_from_its_labels_and_dated_by_its_last_change() {
+        let recorded = metadata(&json!({ "version": "3", "status": "pending-upgrade" })).recorded();
+        let written = Some("2026-11-30T07:00:05Z".parse().expect("a time"));
+        assert_eq!(recorded, Some(Recorded { revision: 3, status: "pending-upgrade".to_owned(), written }));
+    }
+
+    #[test]
+    fn a_secret_that_only_looks_like_a_record_is_none() {
+        for labels in [json!({}), json!({ "status": "deployed" }), json!({ "version": "x", "status": "deployed" })] {
+            assert_eq!(metadata(&labels).recorded(), None, "{labels}");
+        }
+    }
 }

@@ -74,6 +74,7 @@ pub(crate) struct Work {
     end: keeping::End,
     fence: Fence,
     directly: Directly,
+    begun: bool,
 }
 
 impl Work {
@@ -94,6 +95,7 @@ impl Work {
             end: keeping::End::default(),
             fence: Fence::default(),
             directly: Directly::No,
+            begun: false,
         }
     }
 
@@ -134,6 +136,11 @@ impl Work {
     /// Who holds the lock at the end, if somebody does and it is known.
     pub(crate) fn holder_at_end(&self) -> Option<String> {
         self.end.holder.clone()
+    }
+
+    /// Whether a step that changes something had begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
     }
 
     /// Files for a person to look at.
@@ -182,6 +189,7 @@ impl Work {
 
     pub(crate) fn begin(&mut self, index: usize) {
         let action = self.spec.plan.actions[index];
+        self.begun |= self.spec.mode == Mode::Act && !only_looks(action);
         self.note([(notes::STEP, Some(action.title().to_owned()))]);
         self.activity = Some(match action {
             Action::CheckSurroundings => {
@@ -401,6 +409,22 @@ async fn ended(activity: &mut Option<Pin<Box<dyn Future<Output = Done>>>>) -> Do
     match activity {
         Some(activity) => activity.await,
         None => std::future::pending().await,
+    }
+}
+
+/// Whether a step changes nothing on the cluster.
+fn only_looks(action: Action) -> bool {
+    match action {
+        Action::CheckSurroundings | Action::BuildImages | Action::ClaimCluster | Action::CheckCluster => true,
+        Action::InstallOperator
+        | Action::ApplyPrerequisites
+        | Action::RecordInstall
+        | Action::DeclareInstance
+        | Action::ApplyInfrastructure
+        | Action::InstallChart
+        | Action::WaitForReadiness
+        | Action::Verify
+        | Action::RecordPhase => false,
     }
 }
 

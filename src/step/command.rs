@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use crate::clock::human;
 use crate::failure::{Code, Failure};
-use crate::process::{Ended, Exit, Manner, Update, Why};
+use crate::process::{Ended, Exit, Fate, Manner, Update, Why};
+use crate::step::halt::{Asked, stopped, was_stopped};
 use crate::step::invoke::{Call, Raw, Tail};
 use crate::step::{Kit, Mode, Outcome, Stopped};
 
@@ -24,14 +25,11 @@ pub async fn build_images(kit: &Kit) -> Outcome {
     if kit.mode == Mode::DryRun {
         return Outcome::Nothing(format!("would run `{}`", command.join(" ")));
     }
-    match run(kit, "build images", command, None).await {
-        Err(failure) => Outcome::Failed(failure),
-        Ok((ended, _)) if ended.exit.is_success() => Outcome::Done(format!("built in {}", human(ended.took))),
-        Ok((ended, _)) if kit.stop.is_asked() && ended.why.is_some() => Outcome::Stopped(stopped(&ended)),
-        Ok((ended, tail)) => {
-            let sentence = format!("`{}` failed with {}", command.join(" "), ended.exit);
-            Outcome::Failed(explain(Failure::new(Code::BuildFailed, sentence), &tail))
-        }
+    let title = format!("`{}`", command.join(" "));
+    match run(kit, &Job { name: "build images", title: &title, command, timeout: None, code: Code::BuildFailed }).await
+    {
+        Ok(took) => Outcome::Done(format!("built in {}", human(took))),
+        Err(end) => end,
     }
 }
 
@@ -46,52 +44,83 @@ pub async fn verify(kit: &Kit) -> Outcome {
         return Outcome::Nothing(format!("would verify: {}", names.join(", ")));
     }
     for command in commands {
-        let name = format!("verify: {}", command.name);
-        let (ended, tail) = match run(kit, &name, &command.run, Some(command.timeout)).await {
-            Ok(done) => done,
-            Err(failure) => return Outcome::Failed(failure),
-        };
-        if ended.exit.is_success() && ended.why.is_none() {
-            continue;
+        if kit.stop.is_asked() {
+            return stopped(format!("stopped before \"{}\"", command.name));
         }
-        if kit.stop.is_asked() && ended.why.is_some() && ended.why != Some(Why::TimedOut) {
-            return Outcome::Stopped(stopped(&ended));
+        let (name, title) = (format!("verify: {}", command.name), format!("\"{}\"", command.name));
+        let timeout = Some(command.timeout);
+        let job = Job { name: &name, title: &title, command: &command.run, timeout, code: Code::VerifyFailed };
+        if let Err(end) = run(kit, &job).await {
+            return end;
         }
-        let sentence = if ended.why == Some(Why::TimedOut) {
-            format!("\"{}\" was not done after {}", command.name, human(command.timeout))
-        } else {
-            format!("\"{}\" failed with {}", command.name, ended.exit)
-        };
-        return Outcome::Failed(explain(Failure::new(Code::VerifyFailed, sentence), &tail));
     }
     let count = commands.len();
     Outcome::Done(if count == 1 { "1 check passed".to_owned() } else { format!("{count} checks passed") })
 }
 
-async fn run(kit: &Kit, name: &str, command: &[String], timeout: Option<Duration>) -> Result<(Ended, Tail), Failure> {
-    let (program, args) = command.split_first().expect("a command of a bundle is never empty");
+/// One command to run.
+struct Job<'a> {
+    /// What events call it.
+    name: &'a str,
+    /// What sentences call it.
+    title: &'a str,
+    command: &'a [String],
+    timeout: Option<Duration>,
+    /// The code of its failure.
+    code: Code,
+}
+
+/// Runs a command to its end; says how long it took. Any other end than success is the step's outcome.
+async fn run(kit: &Kit, job: &Job<'_>) -> Result<Duration, Outcome> {
+    let (program, args) = job.command.split_first().expect("a command of a bundle is never empty");
     let call = Call {
-        name: name.to_owned(),
+        name: job.name.to_owned(),
         program: PathBuf::from(program),
         args: args.iter().map(OsString::from).collect(),
         env: environment(kit),
         cwd: kit.bundle.root.clone(),
         manner: Manner::Group,
         signs: |_| None,
-        timeout,
+        timeout: job.timeout,
         raw: Raw::AsAsked,
         about: None,
     };
     let mut tail = Tail::default();
-    let done = call
-        .run(kit, |update| {
-            if let Update::Line { text, .. } = &update {
-                tail.push(text);
-            }
-            Some(update)
-        })
-        .await?;
-    Ok((done.ended.clone(), tail))
+    let heard = |update: Update| {
+        if let Update::Line { text, .. } = &update {
+            tail.push(text);
+        }
+        Some(update)
+    };
+    // A program that is not there is a mistake of the bundle, and says nothing about what this run needs.
+    let done = call.run(kit, heard).await.map_err(|failure| Outcome::Failed(Failure { code: job.code, ..failure }))?;
+    match judge(job, &done.ended, Asked::of(kit)) {
+        Judged::Well => Ok(done.ended.took),
+        Judged::Stopped(stopped) => Err(Outcome::Stopped(stopped)),
+        Judged::Failed(sentence) => Err(Outcome::Failed(explain(Failure::new(job.code, sentence), &tail))),
+    }
+}
+
+/// What a command's end means.
+#[derive(Debug, PartialEq)]
+enum Judged {
+    Well,
+    Stopped(Stopped),
+    Failed(String),
+}
+
+fn judge(job: &Job<'_>, ended: &Ended, asked: Asked) -> Judged {
+    let title = job.title;
+    if was_stopped(ended, asked) {
+        return Judged::Stopped(ended_when_asked(title, ended));
+    }
+    match (ended.why, job.timeout) {
+        (Some(Why::TimedOut), Some(timeout)) => {
+            Judged::Failed(format!("{title} was not done after {}", human(timeout)))
+        }
+        _ if ended.exit.is_success() => Judged::Well,
+        _ => Judged::Failed(format!("{title} failed with {}", ended.exit)),
+    }
 }
 
 /// What every command of a bundle is told, beside the kubeconfig that every program gets.
@@ -110,13 +139,58 @@ fn environment(kit: &Kit) -> Vec<(&'static str, OsString)> {
 }
 
 fn explain(failure: Failure, tail: &Tail) -> Failure {
-    tail.last(3).fold(failure, Failure::cause)
+    tail.last(5).fold(failure, Failure::cause)
 }
 
-/// A command of the bundle that was stopped. It writes no state of ours: what it was asked, it did, if it was not
-/// killed.
-fn stopped(ended: &Ended) -> Stopped {
-    let clean = !ended.killed && ended.exit != Exit::Unseen;
-    let note = if clean { "the command ended when it was asked to" } else { "the command had to be killed" };
-    Stopped { clean, unfinished: Vec::new(), note: note.to_owned() }
+/// A command of the bundle that was stopped. It writes no state of ours, so nothing of ours is half done when it and
+/// all that it started ended as they were asked to.
+fn ended_when_asked(title: &str, ended: &Ended) -> Stopped {
+    let clean =
+        !ended.killed && ended.exit != Exit::Unseen && ended.left_behind.iter().all(|left| left.fate == Fate::Ended);
+    let note = if clean { format!("{title} ended when it was asked to") } else { format!("{title} had to be killed") };
+    Stopped { clean, unfinished: Vec::new(), note }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(exit: Exit, why: Option<Why>) -> Ended {
+        Ended {
+            pid: 7,
+            exit,
+            interrupts_sent: u32::from(why.is_some()),
+            interrupts_reported: 0,
+            why,
+            killed: exit == Exit::Signal(9),
+            left_behind: Vec::new(),
+            took: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn each_end_of_a_command_means_something() {
+        let timeout = Some(Duration::from_secs(90));
+        let job = Job { name: "verify: it", title: "\"it\"", command: &[], timeout, code: Code::VerifyFailed };
+        let stopped =
+            |clean, note: &str| Judged::Stopped(Stopped { clean, unfinished: Vec::new(), note: note.to_owned() });
+        let failed = |sentence: &str| Judged::Failed(sentence.to_owned());
+        let requested = Some(Why::StopRequested);
+        let rows = [
+            (Exit::Code(0), None, Asked::No, Judged::Well),
+            (Exit::Code(0), requested, Asked::Yes, Judged::Well),
+            (Exit::Code(3), None, Asked::No, failed("\"it\" failed with exit status 3")),
+            (Exit::Code(3), None, Asked::Yes, failed("\"it\" failed with exit status 3")),
+            (Exit::Signal(11), None, Asked::No, failed("\"it\" failed with signal 11")),
+            (Exit::Signal(15), Some(Why::TimedOut), Asked::No, failed("\"it\" was not done after 1m30s")),
+            (Exit::Code(0), Some(Why::TimedOut), Asked::No, failed("\"it\" was not done after 1m30s")),
+            (Exit::Signal(15), requested, Asked::Yes, stopped(true, "\"it\" ended when it was asked to")),
+            (Exit::Code(143), requested, Asked::Yes, stopped(true, "\"it\" ended when it was asked to")),
+            (Exit::Signal(9), Some(Why::Forced), Asked::Yes, stopped(false, "\"it\" had to be killed")),
+            (Exit::Unseen, Some(Why::BudgetEnded), Asked::Yes, stopped(false, "\"it\" had to be killed")),
+        ];
+        for (exit, why, asked, expected) in rows {
+            assert_eq!(judge(&job, &ended(exit, why), asked), expected, "{exit:?} {why:?} {asked:?}");
+        }
+    }
 }

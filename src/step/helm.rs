@@ -5,22 +5,36 @@
 //! "cancelled" about a release that it had deployed.
 
 use std::ffi::OsString;
+use std::future::Future;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use crate::clock::rfc3339;
+use jiff::{Timestamp, Unit};
+use tokio::time::timeout;
+
+use crate::clock::human;
 use crate::cluster::wait::{Seen, State, Workload};
 use crate::config::Chart;
 use crate::failure::{Code, Failure};
-use crate::process::{Ended, Exit, Manner, Stream, Update as Said};
+use crate::process::{Manner, Stream, Update as Said};
+use crate::step::halt::{Asked, Or, unless_forced, unless_stopped, was_stopped};
+use crate::step::helm_end::{Left, Upgraded};
 use crate::step::helm_plan;
 use crate::step::helm_release::{About, Act, Proof, Repair, Revision, decide, look_for_proof};
 use crate::step::helm_says::{Heard, Says, signs};
 use crate::step::helm_values::values;
-use crate::step::invoke::{Call, Done, PRIVATE, Raw, Tail, make_folder, write_private};
-use crate::step::{Kit, Mode, Outcome, Stopped, Tool, Update};
+use crate::step::invoke::{Call, Done, PRIVATE, Raw, make_folder, write_private};
+use crate::step::readiness::tell_meanwhile;
+use crate::step::{Kit, Mode, Outcome, Severity, Stopped, Tool, Update};
 
 /// How many revisions Helm keeps of a release.
 const HISTORY: &str = "10";
+
+/// How long a look at what Helm left may take. It must not hold up a stop.
+const LOOK_LIMIT: Duration = Duration::from_secs(15);
+
+/// What is said of a stop that came early.
+const BEFORE_ANYTHING: &str = "stopped before Helm changed anything";
 
 /// Installs or upgrades the chart; in a dry run, says what that would change.
 pub async fn install(kit: &Kit) -> Outcome {
@@ -53,6 +67,13 @@ impl From<Failure> for End {
     }
 }
 
+impl End {
+    /// A stop that leaves nothing half done.
+    pub(crate) fn stopped(note: &str) -> End {
+        End::Stopped(Stopped { clean: true, unfinished: Vec::new(), note: note.to_owned() })
+    }
+}
+
 /// One release at work.
 pub(crate) struct Work<'a> {
     /// Everything that may be used.
@@ -65,94 +86,130 @@ pub(crate) struct Work<'a> {
 
 impl Work<'_> {
     async fn install(&self) -> Result<Outcome, End> {
+        // First, because a mistake in them is no reason to touch the release.
+        let values = self.values()?;
         let mut history = self.history().await?;
         if self.repair(&history).await? {
+            self.go_on("the release was repaired, and nothing was installed")?;
             history = self.history().await?;
         }
-        self.go_on()?;
+        self.go_on(BEFORE_ANYTHING)?;
         let before = history.last().map_or(0, |last| last.revision);
         let mut args = words(&["upgrade", "--install", &self.chart.release]);
         args.push(self.chart.path.clone().into());
         args.extend(self.in_namespace());
-        args.extend(self.values()?);
+        // Without it, Helm goes on with the former values when it is given none.
+        args.push("--reset-values".into());
+        args.extend(values);
         args.extend(self.waiting());
         args.extend(words(&["--history-max", HISTORY]));
-        let (says, done) = self.change("helm upgrade", args, before, Act::Advance, Manner::Helm).await?;
-        let after = self.history().await.map(|history| history.into_iter().next_back());
-        let now = after.as_ref().ok().and_then(Option::as_ref).filter(|last| last.revision > before);
-        if done.ended.exit.is_success() {
-            return Ok(Outcome::Done(match now {
-                Some(last) => format!("release {} revision {} {}", self.chart.release, last.revision, last.status),
-                None => format!("release {}", self.chart.release),
-            }));
+        let upgrading = self.change("helm upgrade", args, before, Act::Advance, Manner::Helm);
+        let (says, done) = tell_meanwhile(self.kit, self.namespace(), upgrading).await?;
+        let left = self.left(before).await;
+        let (release, ended) = (self.chart.release.as_str(), &done.ended);
+        let upgraded = Upgraded { release, says: &says, ended, left: &left };
+        if ended.exit.is_success() {
+            return Ok(upgraded.done());
         }
-        let interrupted = done.ended.interrupts_sent.max(done.ended.interrupts_reported) > 0 || done.ended.killed;
-        if self.kit.stop.is_asked() && interrupted {
-            return Ok(Outcome::Stopped(self.stopped(&done.ended, now, after.is_ok())));
+        if was_stopped(ended, Asked::of(self.kit)) {
+            return Err(End::Stopped(upgraded.stopped()));
         }
-        Ok(Outcome::Failed(self.explain(&says, &done.ended, now).await))
+        // What never began cannot wait for anything.
+        let unready = if left == Left::Untouched { Vec::new() } else { self.unready().await };
+        Ok(Outcome::Failed(upgraded.failed(unready)))
+    }
+
+    /// What became of the release. A stop does not keep it from being read; force does.
+    async fn left(&self, before: u64) -> Left {
+        let reading = timeout(LOOK_LIMIT, self.kit.cluster.release(&self.chart.namespace, &self.chart.release));
+        match unless_forced(self.kit, reading).await {
+            Or::Stopped => Left::Unread("force was requested".to_owned()),
+            Or::Ended(Err(_)) => Left::Unread(format!("no answer within {}", human(LOOK_LIMIT))),
+            Or::Ended(Ok(Err(failure))) => Left::Unread(failure.message),
+            Or::Ended(Ok(Ok(records))) => match records.into_iter().next_back() {
+                Some(last) if last.revision > before => Left::At(last.into()),
+                Some(_) | None => Left::Untouched,
+            },
+        }
+    }
+
+    /// Where the chart's workloads are.
+    fn namespace(&self) -> &str {
+        self.kit.bundle.instance.as_ref().map_or(&self.chart.namespace, |instance| &instance.namespace)
+    }
+
+    /// What has to be repaired first, if it may be; none when nothing was left half done.
+    pub(crate) async fn consider(&self, history: &[Revision]) -> Result<Option<HalfDone>, End> {
+        let Some(last) = history.last().filter(|last| last.is_half_done()) else { return Ok(None) };
+        let (kit, release) = (self.kit, self.chart.release.as_str());
+        let proof = look_for_proof(&kit.run_dir, &self.about(0, Act::Advance), last.revision);
+        let (now, shown) = match &proof {
+            Proof::Ended => (kit.clock.wall(), "the Helm that left it has ended on this machine"),
+            Proof::Lives { .. } => (kit.clock.wall(), "the Helm that left it is at work"),
+            // Both times are the API server's: no two machines' clocks are compared.
+            Proof::None => {
+                (self.unless_stopped(kit.cluster.time()).await?, "the Helm that left it can no longer be at work")
+            }
+        };
+        let left = format!("release {release} was left {} at revision {}", last.status, last.revision);
+        let patience = self.chart.timeout.saturating_add(kit.limits.budget);
+        match decide(history, &proof, now, patience) {
+            Repair::None => Ok(None),
+            Repair::Wait { why, until } => Err(wait(&left, why, until).into()),
+            repair @ (Repair::Forget(_) | Repair::RollBack(_) | Repair::Uninstall) => {
+                Ok(Some(HalfDone { repair, revision: last.revision, shown: format!("{left}, and {shown}") }))
+            }
+        }
     }
 
     /// Repairs what a dead run left half done. Says whether anything was done.
     async fn repair(&self, history: &[Revision]) -> Result<bool, End> {
-        let Some(last) = history.last().filter(|last| last.is_half_done()) else { return Ok(false) };
+        let Some(half) = self.consider(history).await? else { return Ok(false) };
         let (kit, release) = (self.kit, self.chart.release.as_str());
-        let proof = look_for_proof(&kit.run_dir, &self.about(0, Act::Advance), last.revision);
-        let patience = self.chart.timeout + kit.limits.budget + kit.limits.watchdog;
-        let left = format!("release {release} was left {} at revision {}", last.status, last.revision);
-        let shown = match &proof {
-            Proof::Ended => "the Helm that left it has ended on this machine",
-            Proof::Lives { .. } | Proof::None => "the Helm that left it can no longer be at work",
-        };
-        match decide(history, &proof, kit.clock.wall(), patience) {
-            Repair::None => return Ok(false),
-            Repair::Wait { why, until } => return Err(self.wait(&left, &why, until).into()),
+        kit.updates.send(Update::Note(format!("{}: {}", half.shown, half.deed())));
+        match half.repair {
+            Repair::None | Repair::Wait { .. } => return Ok(false),
             Repair::Forget(revision) => {
-                kit.updates.send(Update::Note(format!(
-                    "{left}, and {shown}: its record is deleted, and what it had made is adopted by the install"
-                )));
-                kit.cluster.delete_release_record(&self.chart.namespace, release, revision).await?;
+                let forgetting = kit.cluster.delete_release_record(&self.chart.namespace, release, revision);
+                let Or::Ended(forgotten) = unless_forced(kit, forgetting).await else {
+                    return Err(End::Stopped(Stopped {
+                        clean: false,
+                        unfinished: vec![format!("release {release}")],
+                        note: "the request that deletes a release record was given up; it may still take effect"
+                            .to_owned(),
+                    }));
+                };
+                forgotten?;
             }
             Repair::RollBack(revision) => {
-                kit.updates
-                    .send(Update::Note(format!("{left}, and {shown}: it is rolled back to revision {revision}")));
                 let mut args = words(&["rollback", release, &revision.to_string()]);
                 args.extend(self.in_namespace());
                 args.extend(self.timeout());
-                self.mend("helm rollback", args, last.revision, Act::Advance).await?;
+                self.mend("helm rollback", args, half.revision, Act::Advance).await?;
             }
             Repair::Uninstall => {
-                kit.updates.send(Update::Note(format!("{left}, and {shown}: the uninstall is finished first")));
-                let mut args = words(&["uninstall", release, "--ignore-not-found", "--wait"]);
+                let mut args = words(&["uninstall", release, "--ignore-not-found"]);
                 args.extend(self.in_namespace());
-                args.extend(self.timeout());
-                self.mend("helm uninstall", args, last.revision, Act::Uninstall).await?;
+                args.extend(self.waiting());
+                self.mend("helm uninstall", args, half.revision, Act::Uninstall).await?;
             }
         }
         Ok(true)
     }
 
-    fn wait(&self, left: &str, why: &str, until: Option<jiff::Timestamp>) -> Failure {
-        let failure = Failure::new(Code::ReleasePending, left.to_owned()).cause(why.to_owned());
-        match until {
-            Some(until) => failure.hint(format!(
-                "run the same command again from {} on: then no Helm can be at work on it any more",
-                rfc3339(until)
-            )),
-            None => failure.hint("wait until that process has ended, then run the same command again"),
-        }
-    }
-
     /// Runs a repair. It is never interrupted: Helm would leave the release as it found it, or worse.
     async fn mend(&self, name: &str, args: Vec<OsString>, before: u64, act: Act) -> Result<(), End> {
         let (says, done) = self.change(name, args, before, act, Manner::Unsignalled).await?;
-        if done.ended.exit.is_success() {
+        let (release, ended) = (&self.chart.release, &done.ended);
+        if ended.exit.is_success() {
             return Ok(());
         }
-        let sentence = format!("release {} could not be repaired by `{name}`", self.chart.release);
-        let failure = Failure::new(Code::ChartFailed, sentence);
-        let failure = failure.cause(says.summary().map_or_else(|| done.ended.exit.to_string(), str::to_owned));
-        Err(End::Failed(failure))
+        if was_stopped(ended, Asked::of(self.kit)) {
+            let note = format!("`{name}` had to be ended; the repair of release {release} is not complete");
+            return Err(End::Stopped(Stopped { clean: false, unfinished: vec![format!("release {release}")], note }));
+        }
+        let sentence = format!("release {release} could not be repaired: `{name}` ended with {}", ended.exit);
+        Err(says.lines().fold(Failure::new(Code::ChartFailed, sentence), Failure::cause).into())
     }
 
     /// Runs a Helm that changes the release.
@@ -167,7 +224,9 @@ impl Work<'_> {
         let mut call = self.call(name, args, manner);
         call.about = Some(serde_json::to_vec(&self.about(before, act)).expect("it can be written as JSON"));
         let (says, done) = self.hear(call).await?;
-        if let Some(diagnostic) = says.diagnostic() {
+        let stopped = was_stopped(&done.ended, Asked::of(self.kit));
+        let severity = if stopped { Severity::Warning } else { Severity::Error };
+        if let Some(diagnostic) = says.diagnostic(severity) {
             self.kit.updates.send(diagnostic);
         }
         Ok((says, done))
@@ -180,7 +239,9 @@ impl Work<'_> {
         let done = call
             .run(self.kit, |update| match says.take(update) {
                 Heard::Said(said) => {
-                    said.into_iter().for_each(|update| self.kit.updates.send(update));
+                    if let Some(update) = said {
+                        self.kit.updates.send(update);
+                    }
                     None
                 }
                 Heard::Text(Said::Line { stream: Stream::Stdout, .. }) if secret => None,
@@ -192,94 +253,32 @@ impl Work<'_> {
 
     /// The release's revisions, oldest first; none when there is no such release.
     pub(crate) async fn history(&self) -> Result<Vec<Revision>, End> {
-        let mut args = words(&["history", &self.chart.release, "-o", "json"]);
-        args.extend(self.in_namespace());
-        let mut call = self.call("helm history", args, Manner::Query);
-        call.raw = Raw::Secret;
-        let (mut tail, mut stdout) = (Tail::default(), 0_u64);
-        let done = call
-            .run(self.kit, |update| {
-                if let Said::Line { stream, text, .. } = update {
-                    match stream {
-                        Stream::Stdout => stdout += 1,
-                        Stream::Stderr => tail.push(&text),
-                    }
-                }
-                None
-            })
-            .await?;
-        if done.ended.exit.is_success() {
-            return Ok(serde_json::from_slice(&done.answer()?).map_err(|error| {
-                let sentence = format!("the history of release {} could not be read", self.chart.release);
-                Failure::new(Code::ChartFailed, sentence).because(&error)
-            })?);
+        let records = self.unless_stopped(self.kit.cluster.release(&self.chart.namespace, &self.chart.release)).await?;
+        Ok(records.into_iter().map(Revision::from).collect())
+    }
+
+    /// Waits for an answer that nothing depends on yet, but no longer than until a stop is asked for.
+    async fn unless_stopped<T>(&self, wait: impl Future<Output = Result<T, Failure>>) -> Result<T, End> {
+        match unless_stopped(self.kit, wait).await {
+            Or::Ended(answer) => Ok(answer?),
+            Or::Stopped => Err(End::stopped(BEFORE_ANYTHING)),
         }
-        if stdout == 0 && tail.last(1).any(|line| line.ends_with("release: not found")) {
-            return Ok(Vec::new());
-        }
-        self.go_on()?;
-        let sentence = format!("the history of release {} could not be read", self.chart.release);
-        let failure = Failure::new(Code::ChartFailed, sentence);
-        Err(End::Failed(tail.last(3).fold(failure, |failure, line| failure.cause(line.trim_start_matches("Error: ")))))
     }
 
     /// Ends the work when a stop was asked for between two programs.
-    fn go_on(&self) -> Result<(), End> {
-        if !self.kit.stop.is_asked() {
-            return Ok(());
-        }
-        let note = "stopped before Helm changed anything".to_owned();
-        Err(End::Stopped(Stopped { clean: true, unfinished: Vec::new(), note }))
-    }
-
-    /// What is known after a stop. Helm reports no single objects, so its own record is what counts.
-    fn stopped(&self, ended: &Ended, now: Option<&Revision>, read: bool) -> Stopped {
-        let release = &self.chart.release;
-        let by_itself = !ended.killed && ended.exit != Exit::Unseen;
-        let (clean, note) = match now {
-            _ if !by_itself => (false, format!("Helm had to be killed, and release {release} may be left half done")),
-            // Before it has a handler, a signal ends it; then it has written nothing.
-            None if read => (true, "stopped before Helm changed anything".to_owned()),
-            None => (false, format!("what became of release {release} could not be read")),
-            Some(last) if last.is_half_done() => {
-                (false, format!("release {release} is left {} at revision {}", last.status, last.revision))
-            }
-            Some(last) => (
-                true,
-                format!(
-                    "Helm stopped and wrote its record: release {release} is {} at revision {}; what it had applied stays, \
-                     and the same command goes on from there",
-                    last.status, last.revision
-                ),
-            ),
-        };
-        let unfinished = if clean { Vec::new() } else { vec![format!("release {release}")] };
-        Stopped { clean, unfinished, note }
-    }
-
-    async fn explain(&self, says: &Says, ended: &Ended, now: Option<&Revision>) -> Failure {
-        let Chart { release, .. } = self.chart;
-        let sentence = format!("Helm could not install release {release}");
-        let mut failure = Failure::new(Code::ChartFailed, sentence);
-        failure = failure.cause(says.summary().map_or_else(|| format!("it ended with {}", ended.exit), str::to_owned));
-        for why in self.unready().await {
-            failure = failure.cause(why);
-        }
-        match now {
-            Some(last) if last.status == "deployed" => {
-                failure.cause(format!("its record says that revision {} is deployed all the same", last.revision))
-            }
-            Some(last) => failure.cause(format!("the release is {} at revision {}", last.status, last.revision)),
-            None => failure,
-        }
+    fn go_on(&self, note: &str) -> Result<(), End> {
+        if self.kit.stop.is_asked() { Err(End::stopped(note)) } else { Ok(()) }
     }
 
     /// Helm says "context deadline exceeded"; what it was waiting for, the cluster tells.
     async fn unready(&self) -> Vec<String> {
         const MOST: usize = 5;
-        match self.kit.cluster.look_at_namespace(&self.chart.namespace).await {
-            Ok(Seen::Look(look)) => look.workloads.into_iter().filter_map(unready_workload).take(MOST).collect(),
-            Ok(Seen::NoAnswer(_)) | Err(_) => Vec::new(),
+        let looking = timeout(LOOK_LIMIT, self.kit.cluster.look_at_namespace(self.namespace()));
+        match unless_stopped(self.kit, looking).await {
+            Or::Ended(Ok(Ok(Seen::Look(look)))) => {
+                look.workloads.into_iter().filter_map(unready_workload).take(MOST).collect()
+            }
+            Or::Ended(_) | Or::Stopped => Vec::new(),
         }
     }
 
@@ -334,6 +333,40 @@ impl Work<'_> {
         write_private(&own, &serde_json::to_vec(&values).expect("values can be written as JSON"))?;
         let files = self.chart.values.iter().chain([&own]).chain(&self.kit.values);
         Ok(files.flat_map(|file: &PathBuf| [OsString::from("--values"), file.clone().into()]).collect())
+    }
+}
+
+/// A release that was left half done, and that may be repaired.
+pub(crate) struct HalfDone {
+    /// How.
+    repair: Repair,
+    /// Its newest revision.
+    revision: u64,
+    /// What was left, and how it is known that nobody is at work on it.
+    pub(crate) shown: String,
+}
+
+impl HalfDone {
+    /// What a repair does, in words.
+    pub(crate) fn deed(&self) -> String {
+        match self.repair {
+            Repair::None | Repair::Wait { .. } => "nothing is repaired".to_owned(),
+            Repair::Forget(_) => "its record is deleted, and what it had made is adopted by the install".to_owned(),
+            Repair::RollBack(revision) => format!("it is rolled back to revision {revision} first"),
+            Repair::Uninstall => "the uninstall is finished first".to_owned(),
+        }
+    }
+}
+
+fn wait(left: &str, why: String, until: Option<Timestamp>) -> Failure {
+    let failure =
+        Failure::new(Code::ReleasePending, format!("{left}, and another Helm may be at work on it")).cause(why);
+    match until {
+        Some(until) => failure.hint(format!(
+            "run the same command again from {} on: then it counts as left by a dead run, and is repaired",
+            until.round(Unit::Second).unwrap_or(until)
+        )),
+        None => failure.hint("wait until that process has ended, then run the same command again"),
     }
 }
 

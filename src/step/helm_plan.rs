@@ -11,11 +11,13 @@ use serde::Deserialize;
 use crate::cluster::discovery::Scope;
 use crate::cluster::document::{self, Document};
 use crate::failure::{Code, Failure};
-use crate::process::Manner;
+use crate::process::{Exit, Manner};
 use crate::step::helm::{End, Work, words};
 use crate::step::helm_release::Revision;
+use crate::step::helm_says::Says;
 use crate::step::invoke::Raw;
-use crate::step::{ObjectChange, ObjectName, Outcome, Stopped, Update};
+use crate::step::tofu::Given;
+use crate::step::{ObjectChange, ObjectName, Outcome, Severity, Update};
 
 /// What of a rendered release is needed.
 #[derive(Debug, Default, Deserialize)]
@@ -38,13 +40,15 @@ struct Hook {
 pub(crate) async fn plan(work: &Work<'_>) -> Result<Outcome, End> {
     let history = work.history().await?;
     let release = &work.chart.release;
-    if let Some(last) = history.last().filter(|last| last.is_half_done()) {
-        let note = format!(
-            "release {release} was left {} at revision {}; it would be repaired first",
-            last.status, last.revision
-        );
-        work.kit.updates.send(Update::Note(note));
+    if let Some(half) = work.consider(&history).await? {
+        // Until that is done, Helm refuses to say anything about an upgrade.
+        return Ok(Outcome::Done(format!(
+            "{}; in a real run {}, and then the chart is installed",
+            half.shown,
+            half.deed()
+        )));
     }
+    say_what_is_unknown(work);
     let rendered = render(work).await?;
     let wanted = objects(&rendered.manifest)?;
     let there = match deployed(&history) {
@@ -57,6 +61,17 @@ pub(crate) async fn plan(work: &Work<'_>) -> Result<Outcome, End> {
     }
     let verb = if there.is_empty() { "install" } else { "upgrade" };
     Ok(Outcome::Done(format!("would {verb} release {release}: {counts}")))
+}
+
+fn say_what_is_unknown(work: &Work<'_>) {
+    let unknown = |(_, output): &(&String, &String)| matches!(work.kit.outputs.get(output), Some(Given::Unknown));
+    let values = work.chart.outputs.iter().filter(unknown);
+    let values: Vec<String> = values.map(|(key, output)| format!("{key} (output `{output}`)")).collect();
+    if !values.is_empty() {
+        let note =
+            format!("chart values that are known only once the infrastructure is applied: {}", values.join(", "));
+        work.kit.updates.send(Update::Note(note));
+    }
 }
 
 fn deployed(history: &[Revision]) -> Option<u64> {
@@ -80,6 +95,9 @@ async fn render(work: &Work<'_>) -> Result<Rendered, End> {
         return serde_json::from_slice(&answer[begin..]).map_err(|error| unreadable(work).because(&error).into());
     }
     stop_if_asked(work)?;
+    if !says.is_about_order() {
+        return Err(refused(work, &says, done.ended.exit));
+    }
     let why = says.summary().unwrap_or("it did not say why").to_owned();
     work.kit
         .updates
@@ -94,15 +112,18 @@ async fn render(work: &Work<'_>) -> Result<Rendered, End> {
     let (says, done) = work.hear(call).await?;
     if !done.ended.exit.is_success() {
         stop_if_asked(work)?;
-        if let Some(diagnostic) = says.diagnostic() {
-            work.kit.updates.send(diagnostic);
-        }
-        let sentence = format!("Helm could not render the chart of release {}", work.chart.release);
-        let failure = Failure::new(Code::ChartFailed, sentence);
-        return Err(failure.cause(says.summary().map_or_else(|| done.ended.exit.to_string(), str::to_owned)).into());
+        return Err(refused(work, &says, done.ended.exit));
     }
     let manifest = String::from_utf8_lossy(&done.answer()?).into_owned();
     Ok(Rendered { manifest, hooks: Vec::new() })
+}
+
+fn refused(work: &Work<'_>, says: &Says, exit: Exit) -> End {
+    if let Some(diagnostic) = says.diagnostic(Severity::Error) {
+        work.kit.updates.send(diagnostic);
+    }
+    let sentence = format!("a dry run of release {} failed: Helm ended with {exit}", work.chart.release);
+    says.lines().fold(Failure::new(Code::ChartFailed, sentence), Failure::cause).into()
 }
 
 async fn manifest(work: &Work<'_>, revision: u64) -> Result<String, End> {
@@ -131,8 +152,7 @@ fn stop_if_asked(work: &Work<'_>) -> Result<(), End> {
     if !work.kit.stop.is_asked() {
         return Ok(());
     }
-    let note = "stopped while planning the chart".to_owned();
-    Err(End::Stopped(Stopped { clean: true, unfinished: Vec::new(), note }))
+    Err(End::stopped("stopped while planning the chart"))
 }
 
 type Key = (String, Option<String>, String);

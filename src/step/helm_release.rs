@@ -13,11 +13,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::release::Recorded as Record;
 use crate::process::Recorded;
 use crate::step::invoke::{ABOUT, RECORDS, about_path};
 
 /// One revision, as `helm history -o json` has it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the words are Helm's")]
 pub(crate) struct Revision {
     /// From 1.
     pub(crate) revision: u64,
@@ -29,6 +31,13 @@ pub(crate) struct Revision {
     /// What Helm says about it.
     #[serde(default)]
     pub(crate) description: String,
+}
+
+impl From<Record> for Revision {
+    fn from(record: Record) -> Revision {
+        let Record { revision, status, written } = record;
+        Revision { revision, updated: written, status, description: String::new() }
+    }
 }
 
 impl Revision {

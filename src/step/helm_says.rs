@@ -18,6 +18,9 @@ pub(crate) struct Says {
 /// The most lines of an error that are kept.
 const MOST: usize = 50;
 
+/// The most of them that become causes of a failure.
+const MOST_CAUSES: usize = 10;
+
 /// What a line becomes.
 pub(crate) enum Heard {
     /// It is to be handed on as it is.
@@ -34,8 +37,10 @@ impl Says {
             self.error = vec![error.to_owned()];
             return Heard::Said(None);
         }
-        if let Some(warning) = warning(text) {
-            return Heard::Said(warning);
+        match warning(text) {
+            Some(Logged::Warning(update)) => return Heard::Said(Some(update)),
+            Some(Logged::Failed) => return Heard::Said(None),
+            None => {}
         }
         if !self.error.is_empty() {
             if self.error.len() < MOST {
@@ -54,11 +59,31 @@ impl Says {
         Some(prefixes.iter().find_map(|prefix| first.strip_prefix(prefix)).unwrap_or(first))
     }
 
-    /// The error as a diagnostic.
-    pub(crate) fn diagnostic(&self) -> Option<Update> {
+    /// The error as a diagnostic. After a stop it is no error: it says that it stopped.
+    pub(crate) fn diagnostic(&self, severity: Severity) -> Option<Update> {
         let summary = self.summary()?.to_owned();
         let detail = self.error[1..].join("\n").trim().to_owned();
-        Some(diagnostic(Severity::Error, summary, detail))
+        Some(diagnostic(severity, summary, detail))
+    }
+
+    /// The error's lines as causes, the summary first; none when there was no error.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
+        let rest = self.error.iter().skip(1).map(|line| line.trim()).filter(|line| !line.is_empty());
+        self.summary().into_iter().chain(rest).take(MOST_CAUSES)
+    }
+
+    /// Whether it waited in vain.
+    pub(crate) fn is_about_time(&self) -> bool {
+        self.error.iter().any(|line| line.contains("deadline exceeded") || line.contains("timed out"))
+    }
+
+    /// Whether it misses a kind or a namespace that the cluster may have by the time of a real run.
+    pub(crate) fn is_about_order(&self) -> bool {
+        self.error.iter().any(|line| {
+            line.contains("no matches for kind")
+                || line.contains("ensure CRDs are installed first")
+                || line.contains("namespaces \"") && line.contains("not found")
+        })
     }
 }
 
@@ -66,18 +91,38 @@ fn diagnostic(severity: Severity, summary: String, detail: String) -> Update {
     Update::Diagnostic { severity, origin: "Helm".to_owned(), summary, detail, address: None, source: None }
 }
 
-/// A warning in Helm 3's form (`WARNING: …`) or Helm 4's (`level=WARN msg=…`). That the upgrade failed is no warning:
-/// the error says it again.
-fn warning(line: &str) -> Option<Option<Update>> {
-    if let Some(text) = line.strip_prefix("WARNING: ") {
-        return Some(Some(diagnostic(Severity::Warning, text.to_owned(), String::new())));
+/// What a line of a log is.
+enum Logged {
+    /// A warning.
+    Warning(Update),
+    /// That the work failed: the error says it again.
+    Failed,
+}
+
+/// Reads a warning in one of Helm 3's forms (`WARNING: …`, `W1130 …] …`) or Helm 4's (`level=WARN msg=…`).
+fn warning(line: &str) -> Option<Logged> {
+    let told = |summary: String, detail: &str| {
+        Some(Logged::Warning(diagnostic(Severity::Warning, summary, detail.trim().to_owned())))
+    };
+    if let Some(text) = line.strip_prefix("WARNING: ").or_else(|| logged_by_helm_3(line)) {
+        return told(text.to_owned(), "");
     }
     let rest = line.split_once("level=WARN msg=")?.1;
     let (message, rest) = logged(rest);
     if ["upgrade failed", "install failed", "uninstall failed", "rollback failed"].contains(&message.as_str()) {
-        return Some(None);
+        return Some(Logged::Failed);
     }
-    Some(Some(diagnostic(Severity::Warning, message, rest.trim().to_owned())))
+    told(message, rest)
+}
+
+/// What follows `W1130 07:53:49.000000 42 warnings.go:70] ` (the API server's warnings) or `coalesce.go:286: warning: `.
+fn logged_by_helm_3(line: &str) -> Option<&str> {
+    if let Some((place, text)) = line.split_once(": warning: ") {
+        return place.contains(".go:").then_some(text);
+    }
+    let (head, text) = line.split_once("] ")?;
+    let date = head.strip_prefix('W')?.get(..4)?;
+    (date.bytes().all(|byte| byte.is_ascii_digit()) && head.contains(".go:")).then_some(text)
 }
 
 /// The value at the beginning of a `key=value` text, quoted or not, and what follows it.
@@ -123,6 +168,11 @@ mod tests {
         assert_eq!(hear(&mut says, "level=WARN msg=\"a \\\"b\\\" c\" name=r1"), warned("a \"b\" c", "name=r1"));
         assert_eq!(hear(&mut says, "time=x level=WARN msg=plain key=1"), warned("plain", "key=1"));
         assert_eq!(hear(&mut says, "level=WARN msg=\"upgrade failed\" name=r1 error=\"x\""), None);
+        let klog = "W1130 07:53:49.000000    6078 warnings.go:70] would violate PodSecurity";
+        assert_eq!(hear(&mut says, klog), warned("would violate PodSecurity", ""));
+        let merged = "coalesce.go:286: warning: cannot overwrite table with non table";
+        assert_eq!(hear(&mut says, merged), warned("cannot overwrite table with non table", ""));
+        assert_eq!(hear(&mut says, "W113 x.go:1] no"), Some(Update::Note("text".to_owned())));
         assert_eq!(hear(&mut says, "I1130 some log"), Some(Update::Note("text".to_owned())));
         assert_eq!(says.summary(), None);
     }
@@ -137,7 +187,9 @@ mod tests {
             "resource Deployment/demo/app not ready".to_owned(),
             "context deadline exceeded".to_owned(),
         );
-        assert_eq!(says.diagnostic(), Some(expected));
+        assert_eq!(says.diagnostic(Severity::Error), Some(expected));
+        assert_eq!(says.lines().count(), 2);
+        assert!(says.is_about_time() && !says.is_about_order());
     }
 
     #[test]

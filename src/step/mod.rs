@@ -15,6 +15,7 @@ pub mod record;
 // The steps that run programs.
 mod command;
 mod helm;
+mod helm_end;
 mod helm_plan;
 mod helm_release;
 mod helm_says;

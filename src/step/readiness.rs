@@ -5,6 +5,7 @@
 //! merely takes its time is said after a while only; one in trouble at once.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -21,6 +22,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How often they are looked at after [`PATIENCE`].
 const LOOK_EVERY_LATER: Duration = Duration::from_secs(1);
+
+/// How often workloads are looked at while something else waits for them.
+const LOOK_MEANWHILE: Duration = Duration::from_secs(2);
 
 /// How long a pod may take before it is said that it takes its time.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -107,6 +111,31 @@ pub(in crate::step) async fn until_ready(
         if unless_stopped(kit, sleep(pause.min(limit.saturating_sub(waited)))).await == Or::Stopped {
             return Ok(Or::Stopped);
         }
+    }
+}
+
+/// Says what is not ready and why, for as long as something else works and waits for it.
+///
+/// It only tells. What it may not see, or is not answered, is the other's to find out.
+pub(in crate::step) async fn tell_meanwhile<T>(kit: &Kit, namespace: &str, work: impl Future<Output = T>) -> T {
+    let telling = async {
+        let mut watch = Watch::new(namespace, kit.clock.now());
+        loop {
+            sleep(LOOK_MEANWHILE).await;
+            match kit.cluster.look_at_namespace(namespace).await {
+                Ok(Seen::Look(look)) => {
+                    let seen = Seen::Look(Look { unseen: Vec::new(), ..look });
+                    watch.heed(&seen, kit.clock.now()).into_iter().for_each(|update| kit.updates.send(update));
+                }
+                Ok(Seen::NoAnswer(_)) => {}
+                Err(_) => std::future::pending().await,
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        done = work => done,
+        never = telling => never,
     }
 }
 

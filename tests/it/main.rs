@@ -3,6 +3,7 @@
 #[path = "../bed/mod.rs"]
 mod bed;
 
+mod chart;
 mod cluster;
 mod docs;
 mod laws;

@@ -1,0 +1,8 @@
+//! *Install chart*, *Verify* and *Build images* from outside: the real Helm against a real API server, with pods that
+//! really become ready, or never do.
+
+mod commands;
+mod install;
+mod repair;
+mod rig;
+mod stop;

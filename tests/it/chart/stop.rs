@@ -1,0 +1,70 @@
+//! A stop while Helm waits: one interrupt, the release read afterwards, the lock given back.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::chart::rig::Rig;
+
+fn count(events: &[Value], kind: &str) -> usize {
+    events.iter().filter(|event| event["type"] == kind).count()
+}
+
+#[test]
+fn a_sigterm_while_helm_waits_is_one_interrupt_and_a_truthful_verdict() {
+    let rig = Rig::declared();
+    let (run, helm) = rig.start_in_vain();
+    run.signal(Signal::TERM);
+    let finished = run.finish().expect_code(11);
+    let events = finished.events();
+    assert_eq!(count(&events, "process.interrupted"), 1);
+    let interrupted = events.iter().find(|event| event["type"] == "process.interrupted").expect("counted above");
+    assert_eq!(interrupted["data"]["signal"], "SIGINT");
+    assert_eq!(interrupted["data"]["pid"], i64::from(helm.as_raw_nonzero().get()));
+    assert_eq!(count(&events, "process.interrupt_reported"), 1, "Helm says so itself");
+    assert_eq!(count(&events, "process.killed"), 0);
+    let verdict = rig.assert_failed(&finished, "stopped.partial");
+    assert_eq!(verdict["outcome"], "stopped");
+    let step = events.iter().find(|event| event["type"] == "step.finished" && event["data"]["id"] == "install-chart");
+    let note = step.expect("the step ends")["data"]["note"].to_string();
+    assert!(note.contains(&rig.release()) && note.contains("failed"), "{note}");
+    assert_eq!(rig.history(), ["failed"]);
+
+    rig.bootstrap().run().expect_code(0);
+    assert_eq!(rig.history(), ["superseded", "deployed"]);
+}
+
+#[test]
+fn twenty_signals_are_one_interrupt() {
+    let rig = Rig::new();
+    let (run, _) = rig.start_in_vain();
+    for _ in 0..10 {
+        run.signal(Signal::TERM);
+        run.signal(Signal::INT);
+    }
+    let finished = run.finish().expect_code(11);
+    assert_eq!(count(&finished.events(), "process.interrupted"), 1);
+    assert_eq!(rig.lease(), None);
+}
+
+#[test]
+fn a_killed_front_is_the_one_request() {
+    let rig = Rig::new();
+    let (run, _) = rig.start_in_vain();
+    let journal = run.journal();
+    run.signal(Signal::KILL);
+    let verdict = journal.wait_for("run.finished", |_| true);
+    assert_eq!(verdict["data"]["exit_code"], 11, "{verdict}");
+    assert_eq!(count(&journal.events(), "process.interrupted"), 1);
+    assert_eq!(rig.lease(), None);
+}
+
+#[test]
+fn force_ends_helm_and_leaves_the_lock() {
+    let rig = Rig::new();
+    let (run, helm) = rig.start_in_vain();
+    run.signal(Signal::QUIT);
+    let finished = run.finish().expect_code(12);
+    assert_eq!(finished.verdict()["data"]["lock"], "left");
+    assert!(rig.lease().is_some());
+    assert!(rustix::process::test_kill_process(helm).is_err(), "Helm has ended");
+}
