@@ -37,8 +37,8 @@ pub(crate) enum Done {
     Closed(Option<Failure>),
     /// The lock was given back, or not.
     Released(Released, Duration),
-    /// The lock was left.
-    Left,
+    /// The lock was left, and why.
+    Left(&'static str),
 }
 
 /// What stirs while the engine waits.
@@ -256,11 +256,21 @@ impl Work {
         }));
     }
 
-    pub(crate) fn leave(&mut self) {
+    /// Drops the activity where it is.
+    pub(crate) fn give_up(&mut self) {
+        self.activity = None;
+    }
+
+    /// Whether a tool was started whose end nobody saw.
+    pub(crate) fn runs_tools(&self) -> bool {
+        !self.children.is_empty()
+    }
+
+    pub(crate) fn leave(&mut self, why: &'static str) {
         if let Some(keeper) = &self.keeper {
             keeper.leave();
         }
-        self.activity = Some(Box::pin(async { Done::Left }));
+        self.activity = Some(Box::pin(async move { Done::Left(why) }));
     }
 
     /// Tells what an activity's end means, and says it to the machine.
@@ -316,8 +326,8 @@ impl Work {
                 keeping::tell_release(&released, &self.holder(), took, told);
                 Input::Released
             }
-            Done::Left => {
-                self.end.leave(&self.holder, "the run was ended by force", told);
+            Done::Left(why) => {
+                self.end.leave(&self.holder, why, told);
                 Input::Released
             }
         }
