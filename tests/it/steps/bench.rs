@@ -148,6 +148,7 @@ fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Up
         redactor: Redactor::default(),
         outputs: dcctl::step::Outputs::default(),
         limits: Limits::default(),
+        fence: dcctl::step::Fence::default(),
         stop,
         updates,
         clock: Arc::new(clock::System),
