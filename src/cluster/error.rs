@@ -231,7 +231,11 @@ fn deepest(error: &(dyn StdError + 'static)) -> String {
     while let Some(source) = innermost.source() {
         innermost = source;
     }
-    innermost.to_string()
+    match innermost.to_string() {
+        // The words of the timer that the client library asks.
+        text if text == "deadline has elapsed" => "it did not answer in time".to_owned(),
+        text => text,
+    }
 }
 
 fn error_cause(error: &Error) -> &(dyn StdError + 'static) {

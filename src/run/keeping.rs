@@ -133,10 +133,6 @@ impl Claim {
         matches!(self, Claim::Held { .. })
     }
 
-    pub(crate) fn is_unsettled(&self) -> bool {
-        matches!(self, Claim::Unsettled)
-    }
-
     /// The event that belongs to it.
     pub(crate) fn tell(self, told: &mut Chronicle) {
         let event = match self {

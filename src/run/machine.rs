@@ -135,6 +135,8 @@ pub struct Ending {
     pub partial: bool,
     /// The addresses whose end nobody saw.
     pub unfinished: Vec<String>,
+    /// A step that changes something had begun.
+    pub begun: bool,
 }
 
 /// The machine of one run.

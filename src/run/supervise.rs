@@ -12,6 +12,7 @@ use crate::run::chronicle::Chronicle;
 use crate::run::engine::{Engine, Senses};
 use crate::run::journal::{Journal, Voice};
 use crate::run::link::{Answer, Ear, Link, Mouth, Word};
+use crate::run::machine::Ending;
 use crate::run::reports::{GoingOn, Paths, Reports, Unwritten};
 use crate::run::spec::{Mode, Spec};
 use crate::run::translate::{self, millis};
@@ -107,7 +108,7 @@ async fn close(mut engine: Engine, spec: &Spec) -> u8 {
         engine.told.tell(None, unwritten.event());
     }
     let lock = engine.work.lock_end();
-    let ending = engine.machine().ending().clone();
+    let ending = Ending { begun: engine.work.has_begun(), ..engine.machine().ending().clone() };
     let verdict = verdict::decide(&ending, lock, unwritten.first().map(Unwritten::failure));
     let exit = verdict.exit();
     let finished = run_finished(&engine, spec, &verdict, lock, ending.unfinished);

@@ -40,12 +40,22 @@ pub fn decide(ending: &Ending, lock: LockEnd, report: Option<Failure>) -> Verdic
         return stopped(ending, lock);
     }
     if let Some(failure) = &ending.failure {
-        return Verdict::refused(failure.clone());
+        return failed(failure.clone(), ending);
     }
     match (lock, report) {
         (LockEnd::Left | LockEnd::Unknown, _) => left("everything was done, but the lock could not be given back"),
         (_, Some(failure)) => Verdict { outcome: RunOutcome::Succeeded, failure: Some(failure) },
         (_, None) => Verdict { outcome: RunOutcome::Succeeded, failure: None },
+    }
+}
+
+/// A refusal that comes after something was begun is none: the API server forbids the third thing, say, of a step.
+fn failed(failure: Failure, ending: &Ending) -> Verdict {
+    match Verdict::refused(failure) {
+        Verdict { outcome: RunOutcome::Refused, failure } if ending.begun => {
+            Verdict { outcome: RunOutcome::Failed, failure }
+        }
+        verdict => verdict,
     }
 }
 
@@ -133,6 +143,16 @@ mod tests {
         for (ending, lock, report, exit) in rows {
             assert_eq!(decide(&ending, lock, report).exit(), exit, "{ending:?} {lock:?}");
         }
+    }
+
+    #[test]
+    fn only_what_was_not_begun_is_refused() {
+        let failure = Some(Failure::new(Code::Forbidden, "no"));
+        let outcome = |begun| {
+            let ending = Ending { failure: failure.clone(), begun, ..Ending::default() };
+            decide(&ending, LockEnd::Released, None).outcome
+        };
+        assert_eq!((outcome(false), outcome(true)), (RunOutcome::Refused, RunOutcome::Failed));
     }
 
     #[test]

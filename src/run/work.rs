@@ -73,6 +73,7 @@ pub(crate) struct Work {
     children: BTreeMap<String, u32>,
     end: keeping::End,
     directly: Directly,
+    begun: bool,
 }
 
 impl Work {
@@ -92,6 +93,7 @@ impl Work {
             children: BTreeMap::new(),
             end: keeping::End::default(),
             directly: Directly::No,
+            begun: false,
         }
     }
 
@@ -132,6 +134,11 @@ impl Work {
     /// Who holds the lock at the end, if somebody does and it is known.
     pub(crate) fn holder_at_end(&self) -> Option<String> {
         self.end.holder.clone()
+    }
+
+    /// Whether a step that changes something had begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
     }
 
     /// Files for a person to look at.
@@ -179,6 +186,7 @@ impl Work {
 
     pub(crate) fn begin(&mut self, index: usize) {
         let action = self.spec.plan.actions[index];
+        self.begun |= self.spec.mode == Mode::Act && !only_looks(action);
         self.note([(notes::STEP, Some(action.title().to_owned()))]);
         self.activity = Some(match action {
             Action::CheckSurroundings => {
@@ -283,8 +291,10 @@ impl Work {
             }
             Done::Step(Ended::Plain(action), outcome) => Input::StepEnded(step_end(action, outcome, false)),
             Done::Step(Ended::Claim(claim), outcome) => {
-                let unsettled = claim.is_unsettled();
                 let held = claim.is_held();
+                // Whatever was answered in the end: an earlier request of this claim may have had no definite answer
+                // and land late. Only the keeper knows; it asks nobody when nothing is in doubt.
+                let unsettled = self.keeper.is_some();
                 self.end.take_claim(&claim, &self.holder);
                 claim.tell(told);
                 if held {
@@ -395,6 +405,22 @@ async fn ended(activity: &mut Option<Pin<Box<dyn Future<Output = Done>>>>) -> Do
     match activity {
         Some(activity) => activity.await,
         None => std::future::pending().await,
+    }
+}
+
+/// Whether a step changes nothing on the cluster.
+fn only_looks(action: Action) -> bool {
+    match action {
+        Action::CheckSurroundings | Action::BuildImages | Action::ClaimCluster | Action::CheckCluster => true,
+        Action::InstallOperator
+        | Action::ApplyPrerequisites
+        | Action::RecordInstall
+        | Action::DeclareInstance
+        | Action::ApplyInfrastructure
+        | Action::InstallChart
+        | Action::WaitForReadiness
+        | Action::Verify
+        | Action::RecordPhase => false,
     }
 }
 

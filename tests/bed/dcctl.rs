@@ -422,8 +422,9 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    fn at(path: PathBuf) -> Journal {
-        Journal { path, known: Arc::default() }
+    /// The journal in this file, of a run that was told its directory.
+    pub(crate) fn at(path: impl Into<PathBuf>) -> Journal {
+        Journal { path: path.into(), known: Arc::default() }
     }
 
     /// Where it is.

@@ -3,8 +3,8 @@
 //! Nothing that matters is tested against an imitation. [`Tools`] finds or builds the programs. A [`ControlPlane`] is
 //! etcd, the API server, the controller manager, the scheduler and kwok; it lives in the `bed serve` process, which
 //! ends everything when its standard input closes, and so leaves nothing behind however its caller ends. Tests get
-//! one from the [`pool`]: [`Bed::take`] for a clean one that others had before, [`Bed::fresh`] for a new one.
-//! [`Dcctl`] starts the program under test, [`Proxy`] stands between it and the API server and misbehaves on request.
+//! one from the `pool`: `Bed::take` for a clean one that others had before, `Bed::fresh` for a new one.
+//! `Dcctl` starts the program under test, `Proxy` stands between it and the API server and misbehaves on request.
 //!
 //! This module is compiled into the integration tests and into the `bed` program.
 
@@ -16,12 +16,16 @@ pub(crate) mod control_plane;
 pub(crate) mod dcctl;
 pub(crate) mod demo;
 pub(crate) mod described;
+#[cfg(test)]
+pub(crate) mod disk;
 pub(crate) mod folder;
 #[cfg(test)]
 pub(crate) mod hand;
 pub(crate) mod http;
 #[cfg(test)]
 pub(crate) mod impostor;
+#[cfg(test)]
+pub(crate) mod inventory;
 #[cfg(test)]
 pub(crate) mod junit;
 pub(crate) mod keys;

@@ -91,7 +91,9 @@ fn why(finished: &RunFinished, gathered: &Gathered) -> Vec<Row> {
     let Some(failure) = &finished.failure else { return Vec::new() };
     let mut rows = vec![labelled(2, "why", &failure.message)];
     let mut reasons: Vec<&String> = failure.causes.iter().collect();
-    reasons.extend(gathered.errors.iter().filter(|error| **error != failure.message));
+    // A tool's diagnostic is a cause already when it is what ended the step.
+    let known = |error: &&String| **error == failure.message || failure.causes.contains(error);
+    reasons.extend(gathered.errors.iter().filter(|error| !known(error)));
     reasons.dedup();
     let left_out = reasons.len().saturating_sub(REPEATED);
     rows.extend(reasons.into_iter().take(REPEATED).map(|reason| labelled(2, "", reason)));

@@ -6,12 +6,15 @@
 mod bundle;
 mod cluster;
 mod command_line;
+mod failing;
 mod forbidden;
 mod held;
 mod options;
 mod output;
 mod reports;
 mod run_directory;
+mod secrets;
+mod tools;
 
 use std::path::{Path, PathBuf};
 
@@ -68,7 +71,6 @@ fn told(bed: &Bed, run: impl Fn() -> Dcctl, exit: i32, code: &str) -> Told {
     assert!(!next.is_empty(), "nobody says what to do: {verdict}");
     let text = [vec![message.to_owned()], lines(&failure["causes"]), next].concat();
     for line in &text {
-        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words(&human.stdout).contains(&words(line)), "people are not told {line:?}:\n{}", human.stdout);
     }
     let last = human.stdout.lines().last().unwrap_or_default();
@@ -80,6 +82,12 @@ fn told(bed: &Bed, run: impl Fn() -> Dcctl, exit: i32, code: &str) -> Told {
         assert_nothing_secret(bed, said);
     }
     Told { events, report, text: text.join("\n"), human: human.stdout }
+}
+
+/// A text without its line breaks, and without durations and numbers, which differ between two runs.
+fn words(text: &str) -> String {
+    let is_number = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
+    text.split_whitespace().filter(|word| !is_number(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// Whether an event before the verdict says it: a diagnostic, or the end of a step.

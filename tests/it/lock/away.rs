@@ -1,0 +1,63 @@
+//! The API server does not answer: for a while, and for longer than the lock is valid.
+
+use serde_json::json;
+
+use crate::bed::{Fault, Proxy, Rule, wait};
+use crate::lock::rig::{Rig, of_kind, text};
+
+#[test]
+fn an_api_server_that_is_away_for_a_while_costs_nothing() {
+    let rig = Rig::new().gated();
+    let gate = rig.gate("one");
+    let run = rig.bootstrap("one").start();
+    run.wait_for("process.started", |_| true);
+    rig.bed.freeze("kube-apiserver");
+    let failed = |journal: &crate::bed::dcctl::Journal| of_kind(&journal.events(), "lock.renewal_failed").len();
+    let journal = run.journal();
+    wait::fact("two renewals to fail", || (failed(&journal) >= 2).then_some(()));
+    rig.bed.thaw("kube-apiserver");
+    let renewed_after = |events: &[serde_json::Value]| {
+        let last = events.iter().rposition(|event| event["type"] == "lock.renewal_failed")?;
+        events[last..].iter().find(|event| event["type"] == "lock.renewed").map(|_| ())
+    };
+    wait::fact("the lock to be renewed again", || renewed_after(&journal.events()));
+    gate.open(0);
+    let done = run.finish().expect_code(0);
+    assert_eq!(done.verdict()["data"]["lock"], "released");
+    assert_eq!(rig.lease(), None);
+}
+
+#[test]
+fn a_run_that_cannot_renew_for_a_whole_validity_counts_itself_lost_and_stops() {
+    let rig = Rig::new().slow_thing(300.0);
+    let run = rig.bootstrap("one").start();
+    rig.wait_until_in_flight(&run);
+    let holder = rig.holder();
+    rig.bed.freeze("kube-apiserver");
+    let ended = run.finish().expect_code(22);
+    let verdict = ended.verdict();
+    let said = text(&verdict["data"]["failure"]["message"]);
+    let begins = "stopping \"Apply infrastructure\": this cluster's lock could not be renewed for 1m0s";
+    assert!(said.starts_with(begins), "{said}");
+    assert_eq!((&verdict["data"]["lock"], of_kind(&ended.events(), "process.interrupted").len()), (&json!("lost"), 1));
+    rig.bed.thaw("kube-apiserver");
+    let lease = wait::fact("the API server to answer", || rig.bed.api().get(crate::lock::rig::LEASE).ok());
+    assert_eq!(lease.map(|lease| text(&lease["spec"]["holderIdentity"])), holder, "the Lease is left alone");
+}
+
+#[test]
+fn a_conflict_on_a_renewal_is_settled_by_a_look() {
+    let rig = Rig::new().gated();
+    let gate = rig.gate("one");
+    let proxy = Proxy::start(&rig.bed);
+    let conflict = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409,
+        "message": "Operation cannot be fulfilled on leases.coordination.k8s.io \"dcctl\": the object has been modified" });
+    let renewals = || Rule::on("PUT", "/leases/dcctl");
+    proxy.add(renewals().nth(1).request(Fault::Answer(409, conflict.to_string())));
+    let run = rig.bootstrap("one").with_kubeconfig(&proxy.kubeconfig("admin")).start();
+    run.journal().wait_for("lock.renewed", |_| true);
+    gate.open(0);
+    run.finish().expect_code(0);
+    let faults = proxy.seen().iter().filter(|seen| seen.fault.is_some()).count();
+    assert_eq!((faults, rig.lease()), (1, None));
+}

@@ -1,0 +1,81 @@
+//! Claiming: what counts as free, what does not, and how little is asked.
+
+use serde_json::{Value, json};
+
+use crate::lock::rig::{LEASE, LEASES, Rig, of_kind, text};
+
+#[test]
+fn claim_and_release_are_two_requests() {
+    let rig = Rig::new();
+    let done = rig.bootstrap("one").run().expect_code(0);
+    let verdict = done.verdict();
+    assert_eq!((&verdict["data"]["lock"], &verdict["data"]["holder"]), (&json!("released"), &Value::Null));
+    assert_eq!(rig.lease(), None);
+    let requests = rig.lock_requests("admin");
+    assert_eq!(requests.first().map(String::as_str), Some("create 201"), "{requests:?}");
+    assert_eq!(requests.last().map(String::as_str), Some("delete 200"), "{requests:?}");
+    // What lies between are the questions at the steps' borders, and renewals.
+    let between = &requests[1..requests.len() - 1];
+    assert!(between.iter().all(|request| request == "get 200" || request == "update 200"), "{requests:?}");
+    let events = done.events();
+    for kind in ["lock.claimed", "lock.released"] {
+        assert_eq!(of_kind(&events, kind).len(), 1, "{kind}");
+    }
+}
+
+#[test]
+fn a_lease_that_names_nobody_is_free_and_is_claimed_as_it_is() {
+    let rig = Rig::new().gated();
+    let gate = rig.gate("one");
+    let free = json!({
+        "metadata": { "name": "dcctl", "labels": { "team": "blue" }, "annotations": {
+            "example.com/note": "kept", "dcctl.devicechain.io/step": "of the run before" } },
+        "spec": { "holderIdentity": "", "leaseTransitions": 4 },
+    });
+    let free = rig.bed.api().create(LEASES, &free).expect("the bed may do everything");
+    let run = rig.bootstrap("one").start();
+    run.wait_for("process.started", |_| true);
+    let held = rig.lease().expect("it is claimed");
+    assert_eq!(held["metadata"]["uid"], free["metadata"]["uid"]);
+    assert_eq!(held["spec"]["leaseTransitions"], 5);
+    assert_eq!(held["metadata"]["labels"]["team"], "blue");
+    assert_eq!(held["metadata"]["annotations"]["example.com/note"], "kept");
+    assert_ne!(held["metadata"]["annotations"]["dcctl.devicechain.io/step"], "of the run before");
+    gate.open(0);
+    run.finish().expect_code(0);
+    assert_eq!(rig.lease(), None);
+}
+
+#[test]
+fn a_lease_that_is_being_deleted_is_not_claimed_and_its_finalizer_is_named() {
+    let rig = Rig::new();
+    let kept = json!({ "metadata": { "name": "dcctl", "finalizers": ["example.com/keep"] }, "spec": {} });
+    rig.bed.api().create(LEASES, &kept).expect("the bed may do everything");
+    rig.bed.api().delete(LEASE).expect("the bed may do everything");
+    let before = rig.lease().expect("the finalizer keeps it");
+    let refused = rig.bootstrap("one").run().expect_code(21);
+    let said = text(&refused.verdict()["data"]["failure"]["message"]);
+    assert!(said.contains("is being deleted and cannot be claimed: finalizers keep it: example.com/keep"), "{said}");
+    let human = rig.lock_status("human").run().expect_code(0).stdout;
+    assert!(human.contains("is free, but cannot be claimed: it is being deleted"), "{human}");
+    assert!(human.contains("  finalizers: example.com/keep"), "{human}");
+    assert_eq!(rig.lease(), Some(before));
+    assert_eq!(refused.verdict()["data"]["lock"], "never_taken");
+}
+
+#[test]
+fn a_lease_that_others_write_in_too_is_renewed_around_them() {
+    let rig = Rig::new().gated();
+    let gate = rig.gate("one");
+    let run = rig.bootstrap("one").start();
+    run.wait_for("process.started", |_| true);
+    let theirs =
+        json!({ "metadata": { "labels": { "team": "blue" }, "annotations": { "example.com/note": "hello" } } });
+    rig.bed.api().merge(LEASE, &theirs).expect("the bed may do everything");
+    let renewed = rig.wait_for_renewal();
+    assert_eq!(renewed["metadata"]["annotations"]["example.com/note"], "hello");
+    assert_eq!(renewed["metadata"]["labels"]["team"], "blue");
+    gate.open(0);
+    run.finish().expect_code(0);
+    assert_eq!(rig.lease(), None);
+}

@@ -1,0 +1,12 @@
+//! The cluster's one lock, from outside: what everybody can read in the Lease, and what the API server was asked.
+
+mod away;
+mod claim;
+mod doubt;
+mod ends;
+mod held;
+mod lost;
+mod permissions;
+mod reader;
+pub(crate) mod rig;
+mod together;

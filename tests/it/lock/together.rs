@@ -1,0 +1,42 @@
+//! Two runs that start at the same moment: the API server decides, and exactly one of them works.
+
+use crate::bed::dcctl::Running;
+use crate::lock::rig::{Rig, is_live_message, text};
+
+/// How often two runs meet; `DCCTL_SOAK=1` makes it fifty times.
+#[expect(clippy::disallowed_methods, reason = "the tests' own setting, read where it is used")]
+fn rounds() -> usize {
+    if std::env::var_os("DCCTL_SOAK").is_some() { 50 } else { 10 }
+}
+
+#[test]
+fn of_two_bootstraps_that_start_together_exactly_one_works_and_the_other_touches_nothing() {
+    let rig = Rig::new().gated();
+    for round in 1..=rounds() {
+        let names = [format!("a{round}"), format!("b{round}")];
+        let gates = [rig.gate(&names[0]), rig.gate(&names[1])];
+        let users = ["admin", "ops"];
+        let before = users.map(|user| rig.writes_of(user));
+        let start = |at: usize| rig.bootstrap(&names[at]).with_kubeconfig(rig.bed.kubeconfig(users[at])).start();
+        let mut runs = [Some(start(0)), Some(start(1))];
+        let loser = first_to_be_blocked(&runs);
+        let winner = 1 - loser;
+        let lost = runs[loser].take().expect("it is there").finish().expect_code(20);
+        let holder = rig.holder().expect("the other one holds it");
+        let said = text(&lost.verdict()["data"]["failure"]["message"]);
+        assert!(is_live_message(&said, &names[winner], &holder), "{said}");
+        assert_eq!(lost.verdict()["data"]["lock"], "never_taken");
+        let mut written = rig.writes_of(users[loser]);
+        assert_eq!(written.split_off(before[loser].len()), ["create 409 leases"], "round {round}");
+        gates[winner].open(0);
+        runs[winner].take().expect("it is there").finish().expect_code(0);
+        assert_eq!(rig.lease(), None);
+    }
+}
+
+/// Waits until one of the two says that the other holds the lock; which.
+fn first_to_be_blocked(runs: &[Option<Running>; 2]) -> usize {
+    let journals = runs.each_ref().map(|run| run.as_ref().expect("it is there").journal());
+    let blocked = |at: &usize| journals[*at].events().iter().any(|event| event["type"] == "lock.blocked");
+    crate::bed::wait::fact("one of the two to be blocked", || [0, 1].into_iter().find(blocked))
+}

@@ -1,0 +1,176 @@
+//! Secrets from outside: whatever a tool prints, none is in an output, a report, the journal, or the run directory.
+
+use std::fs;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::bed::Dcctl;
+use crate::bed::dcctl::Finished;
+use crate::refused::failing::Rig;
+
+/// A secret of one line, and one of several.
+const PASSWORD: &str = "zebra-crossing-4711";
+const KEY: &str = "-----BEGIN TEST KEY-----\nfirst line of the key\nsecond line of the key\n-----END TEST KEY-----\n";
+
+/// Everything that must not be found anywhere: each secret, each line of it that tells something, and what `base64`
+/// makes of them.
+fn forms() -> Vec<String> {
+    let lines = KEY.lines().filter(|line| !line.starts_with("-----")).map(str::to_owned);
+    let encoded = [PASSWORD, KEY, KEY.trim_end()].map(|secret| STANDARD.encode(secret));
+    let first_lines = encoded.iter().map(|text| text[..text.len().min(40)].to_owned());
+    lines.chain([PASSWORD.to_owned()]).chain(first_lines).collect()
+}
+
+/// The two secrets, by the two ways in which they may be given.
+fn with_secrets(rig: &Rig, run: Dcctl) -> Dcctl {
+    let file = rig.bed.write("secrets.yaml", &format!("key: |\n  {}\n", KEY.trim_end().replace('\n', "\n  ")));
+    run.env("DCCTL_VAR_PASSWORD", PASSWORD).arg("--var-file").arg(file)
+}
+
+/// What tools have to print: a file outside of the bundle, so that the bundle itself holds no secret.
+fn leak(rig: &Rig) -> std::path::PathBuf {
+    rig.bed.write("leak", &format!("password is {PASSWORD} here\n{KEY}"))
+}
+
+/// Nothing of it is anywhere: the outputs, the reports, the journal, the run directory.
+#[track_caller]
+fn assert_nothing_leaked(finished: &Finished, folders: &[&Path]) {
+    assert_clean("standard output", finished.stdout.as_bytes());
+    assert_clean("standard error", finished.stderr.as_bytes());
+    for folder in folders {
+        assert_clean_folder(folder);
+    }
+}
+
+#[track_caller]
+fn assert_clean(what: &str, bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for form in forms() {
+        assert!(!text.contains(&form), "{what} has {form:?}:\n{text}");
+    }
+}
+
+#[track_caller]
+fn assert_clean_folder(folder: &Path) {
+    for entry in fs::read_dir(folder).expect("it is a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            assert_clean_folder(&path);
+        } else {
+            assert_clean(&path.display().to_string(), &fs::read(&path).expect("it can be read"));
+        }
+    }
+}
+
+/// Runs it in both forms, with every report, and looks everywhere.
+#[track_caller]
+fn assert_keeps_secrets(rig: &Rig, code: i32) -> String {
+    let mut shown = String::new();
+    for form in ["jsonl", "human"] {
+        let run = rig.bed.dcctl(["bootstrap", &rig.instance, "--output", form, "--bundle"]).arg(&rig.bundle);
+        let (reports, runs) = (rig.bed.file("reports"), rig.bed.file("home/.local/state/dcctl/runs"));
+        fs::create_dir_all(&reports).expect("the test's folder can be written");
+        let run = with_secrets(rig, run)
+            .arg("--events-file")
+            .arg(reports.join("events.jsonl"))
+            .arg("--junit")
+            .arg(reports.join("junit.xml"));
+        let finished = run.run().expect_code(code);
+        assert_nothing_leaked(&finished, &[&reports, &runs]);
+        assert!(
+            finished.stdout.contains("[redacted]"),
+            "nothing was hidden, so nothing was tested:\n{}",
+            finished.stdout
+        );
+        let journal = finished.journal().expect("it was a run").path().with_file_name("supervisor.log");
+        assert_clean("supervisor.log", &fs::read(journal).unwrap_or_default());
+        shown.push_str(&finished.stdout);
+    }
+    shown
+}
+
+const SECRETS: &str = "secrets: { password: password, key: key }";
+
+/// A root that takes the two secrets and says them in this resource or output.
+fn root(rig: &Rig, rest: &str) {
+    let variables = "variable \"password\" {\n  type = string\n  sensitive = true\n}\nvariable \"key\" {\n  type = string\n  sensitive = true\n}\n";
+    rig.write("infra/main.tf", &format!("{variables}{rest}"));
+}
+
+#[test]
+fn a_verify_command_that_prints_them_in_every_form_gives_none_away() {
+    let rig = Rig::new(&format!(
+        "  infrastructure: {{ root: infra, {SECRETS} }}\nverify: [{{ name: All is well, run: [./leak.sh] }}]\n"
+    ));
+    root(&rig, "");
+    let leak = leak(&rig).display().to_string();
+    // As it is, encoded in one line and in several, in the middle of a line that is longer than any piece of output,
+    // and across the border of such pieces.
+    let script = format!(
+        "cat {leak}; base64 -w0 {leak}; echo; base64 {leak}\nprintf %s '{{\"password\":\"'; head -c 37 {leak} | tail -c 25; echo '\"}}'\n\
+         for length in 8170 8180 8190 16380; do head -c $length /dev/zero | tr '\\0' x; cat {leak}; done\ncat {leak} >&2; exit 1"
+    );
+    rig.script("leak.sh", &script);
+    let shown = assert_keeps_secrets(&rig, 1);
+    assert!(shown.contains("verify.failed") && shown.contains("password is [redacted] here"), "{shown}");
+}
+
+#[test]
+fn an_opentofu_that_says_them_in_errors_and_outputs_gives_none_away() {
+    let rig = Rig::new(&format!("  infrastructure: {{ root: infra, {SECRETS} }}\n"));
+    root(
+        &rig,
+        "output \"all\" {\n  value = nonsensitive(\"${var.password} ${base64encode(var.key)}\")\n}\nresource \"terraform_data\" \"gate\" {\n  \
+         input = nonsensitive(var.key)\n  provisioner \"local-exec\" {\n    command = nonsensitive(\"echo '${var.password}'; echo '${var.key}' >&2; exit 1\")\n  }\n}\n",
+    );
+    let shown = assert_keeps_secrets(&rig, 1);
+    assert!(shown.contains("infrastructure.failed"), "{shown}");
+}
+
+#[test]
+fn a_helm_that_says_them_in_an_error_gives_none_away() {
+    let rig =
+        Rig::new("  chart: { path: chart, release: \"dc-${instance}\", secrets: { password: password, key: key } }\n");
+    rig.write("chart/Chart.yaml", "apiVersion: v2\nname: small\nversion: 1.0.0\n").write(
+        "chart/templates/broken.yaml",
+        "{{ fail (printf \"%s is wrong, and so is %s, or %s\" .Values.password .Values.key (b64enc .Values.key)) }}\n",
+    );
+    let shown = assert_keeps_secrets(&rig, 1);
+    assert!(shown.contains("chart.failed"), "{shown}");
+}
+
+#[test]
+fn an_api_server_that_repeats_one_from_a_manifest_gives_none_away() {
+    let rig = Rig::new(&format!(
+        "  infrastructure: {{ root: infra, {SECRETS} }}\n  chart: {{ path: chart, release: \"dc-${{instance}}\", secrets: {{ password: password }} }}\n"
+    ));
+    root(&rig, "");
+    rig.write("chart/Chart.yaml", "apiVersion: v2\nname: small\nversion: 1.0.0\n").write(
+        "chart/templates/service.yaml",
+        "apiVersion: v1\nkind: Service\nmetadata: { name: web }\nspec: { type: {{ .Values.password | quote }}, ports: [{ port: 80 }] }\n",
+    );
+    let shown = assert_keeps_secrets(&rig, 1);
+    assert!(shown.contains("chart.failed"), "{shown}");
+}
+
+#[test]
+fn a_run_that_goes_well_leaves_none_behind() {
+    let rig = Rig::new(&format!(
+        "  infrastructure: {{ root: infra, {SECRETS} }}\n  chart: {{ path: chart, release: \"dc-${{instance}}\", secrets: {{ password: password, key: key }}, outputs: {{ all: all }} }}\nverify: [{{ name: All is well, run: [./leak.sh] }}]\n"
+    ));
+    root(&rig, "output \"all\" {\n  value = \"${var.password}${var.key}\"\n  sensitive = true\n}\n");
+    rig.write("chart/Chart.yaml", "apiVersion: v2\nname: small\nversion: 1.0.0\n").write(
+        "chart/templates/secret.yaml",
+        "apiVersion: v1\nkind: Secret\nmetadata: { name: web }\nstringData: { all: {{ .Values.all | quote }}, key: {{ .Values.key | quote }} }\n",
+    );
+    let leak = leak(&rig).display().to_string();
+    rig.script("leak.sh", &format!("cat {leak}"));
+    // The second run is of an instance that is ready, which a bootstrap does not build over.
+    let run = rig.bed.dcctl(["bootstrap", &rig.instance, "--output", "jsonl", "--bundle"]).arg(&rig.bundle);
+    let finished = with_secrets(&rig, run).with_junit().run().expect_code(0);
+    assert!(finished.stdout.contains("[redacted]"), "{}", finished.stdout);
+    assert_nothing_leaked(&finished, &[&rig.bed.file("home/.local/state/dcctl/runs")]);
+    assert_clean("the report", finished.junit().text.as_bytes());
+}

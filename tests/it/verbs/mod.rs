@@ -1,0 +1,11 @@
+//! `dcctl install` and `dcctl bootstrap` with a bundle that has everything, on a real cluster.
+
+mod bootstrap;
+mod bundle;
+mod claims;
+mod dry_run;
+mod inputs;
+mod install;
+mod ops;
+mod rig;
+mod schema;
