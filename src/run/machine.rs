@@ -122,6 +122,15 @@ pub enum Effect {
     Finish,
 }
 
+/// What is left when the program itself breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remains {
+    /// Nothing of the run is known to live.
+    Nothing,
+    /// A tool of the run may live, and nobody watches it any more.
+    Tools,
+}
+
 /// Everything that bears on the verdict.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ending {
@@ -202,6 +211,24 @@ impl Machine {
             (State::Closing, Input::Closed) => self.give_back(),
             (State::Releasing, Input::Released) => self.finish(),
             (state, input) => unreachable!("{input:?} cannot come in {state:?}: one activity is at work at a time"),
+        }
+    }
+
+    /// The program itself broke in the middle of an activity. Nothing is done any more but to give the lock back, if
+    /// nothing of the run lives.
+    pub fn broke(&mut self, failure: Failure, remains: Remains) -> Vec<Effect> {
+        self.ending.failure = Some(failure);
+        match (self.state, self.lock, remains) {
+            // It broke in giving the lock back, which is not tried again.
+            (State::Releasing | State::Finished, ..) | (_, Lock::NotTaken | Lock::Lost, _) => self.finish(),
+            (_, Lock::Held | Lock::Unsettled, Remains::Nothing) => {
+                self.state = State::Releasing;
+                vec![Effect::Release]
+            }
+            (_, Lock::Held | Lock::Unsettled, Remains::Tools) => {
+                self.state = State::Releasing;
+                vec![Effect::Leave]
+            }
         }
     }
 
@@ -378,6 +405,24 @@ mod tests {
     fn a_failure_is_written_down_before_the_lock_is_given_back() {
         let (_, effects) = play(then(vec![Input::FenceHeld, failed(true), Input::Closed, Input::Released]));
         assert_eq!(effects[4..], [Effect::Close, Effect::Release, Effect::Finish]);
+    }
+
+    #[test]
+    fn a_broken_program_gives_the_lock_back_unless_a_tool_may_live() {
+        let bug = || Failure::new(Code::Internal, "a bug");
+        for (remains, effect) in [(Remains::Nothing, Effect::Release), (Remains::Tools, Effect::Leave)] {
+            let (mut machine, _) = play(then(vec![Input::FenceHeld]));
+            assert_eq!(machine.broke(bug(), remains), [effect]);
+            assert_eq!(machine.advance(Input::Released), [Effect::Finish]);
+            assert_eq!(machine.ending().failure, Some(bug()));
+        }
+        let (mut early, _) = play(Vec::new());
+        assert_eq!(early.broke(bug(), Remains::Nothing), [Effect::Finish]);
+        let (mut lost, _) = play(then(vec![Input::FenceHeld, Input::LockLost(lost())]));
+        assert_eq!(lost.broke(bug(), Remains::Nothing), [Effect::Finish]);
+        let (mut twice, _) = play(then(vec![Input::FenceHeld]));
+        assert_eq!(twice.broke(bug(), Remains::Nothing), [Effect::Release]);
+        assert_eq!(twice.broke(bug(), Remains::Nothing), [Effect::Finish]);
     }
 
     #[test]

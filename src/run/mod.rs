@@ -14,6 +14,7 @@ mod journal;
 mod keeping;
 mod link;
 pub mod machine;
+mod mishap;
 mod reports;
 mod spec;
 mod start;

@@ -90,7 +90,8 @@ fn only_the_run_that_made_the_revision_proves_anything() {
     let over = Recorded { started: mine.started + 1, ..mine.clone() };
     let elsewhere = Recorded { place: "another machine".to_owned(), ..over.clone() };
     let lives = Proof::Lives { name: "helm upgrade".to_owned(), pid: mine.pid };
-    let cases: [(About, Option<(&Recorded, &str)>, Proof); 9] = [
+    type Case<'a> = (About, Option<(&'a Recorded, &'a str)>, Proof);
+    let cases: [Case<'_>; 9] = [
         (about("dc-demo", 1, Act::Advance), Some((&over, "")), Proof::Ended),
         (about("dc-demo", 1, Act::Advance), Some((&mine, ".ended")), Proof::Ended),
         (about("dc-demo", 1, Act::Advance), Some((&mine, ".interrupted")), lives),
