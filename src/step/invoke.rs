@@ -293,6 +293,10 @@ impl<H: FnMut(process::Update) -> Option<process::Update>> Sink for Forward<'_, 
     fn room(&self) -> Room {
         self.kit.updates.room()
     }
+
+    fn cut(&self, line: &[u8], at: usize) -> usize {
+        self.kit.redactor.safe_cut(line, at)
+    }
 }
 
 /// The last lines of a program, for the failure that they explain.
@@ -303,9 +307,8 @@ pub(crate) struct Tail {
 
 impl Tail {
     const MOST: usize = 20;
-    const LONGEST: usize = 1000;
 
-    /// Keeps a line, and forgets the oldest.
+    /// Keeps a line, and forgets the oldest. It is not cut: half of a secret in it would not be known for one.
     pub(crate) fn push(&mut self, line: &str) {
         if line.trim().is_empty() {
             return;
@@ -313,7 +316,7 @@ impl Tail {
         if self.lines.len() == Tail::MOST {
             self.lines.pop_front();
         }
-        self.lines.push_back(line.chars().take(Tail::LONGEST).collect());
+        self.lines.push_back(line.to_owned());
     }
 
     /// The last few lines, oldest first.

@@ -80,7 +80,7 @@ pub fn refuse_local_state(bundle: &Bundle) -> Result<(), Failure> {
     Ok(())
 }
 
-fn is_local(backend: Option<&Backend>) -> bool {
+pub(crate) fn is_local(backend: Option<&Backend>) -> bool {
     backend.is_none_or(|backend| backend.kind == "local")
 }
 
