@@ -142,7 +142,7 @@ impl Work<'_> {
     pub(crate) async fn consider(&self, history: &[Revision]) -> Result<Option<HalfDone>, End> {
         let Some(last) = history.last().filter(|last| last.is_half_done()) else { return Ok(None) };
         let (kit, release) = (self.kit, self.chart.release.as_str());
-        let proof = look_for_proof(&kit.run_dir, &self.about(0, Act::Advance), last.revision);
+        let proof = look_for_proof(&kit.run_dir, &self.about(0, Act::Advance), last);
         let (now, shown) = match &proof {
             Proof::Ended => (kit.clock.wall(), "the Helm that left it has ended on this machine"),
             Proof::Lives { .. } => (kit.clock.wall(), "the Helm that left it is at work"),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::failure::{Code, Failure};
 use crate::process::{self, Ended, Manner, Room, Sign, Sink, Spec};
-use crate::step::{Kit, Update};
+use crate::step::{Kit, Severity, Update};
 
 /// The folder of the run directory for what is removed at the run's end: variables, values, copies, saved plans.
 pub const PRIVATE: &str = "private";
@@ -93,6 +93,7 @@ impl Call {
         let spec = self.spec(kit, &files);
         let sink = Forward { kit, name, hear };
         let ended = process::drive(spec, kit.limits, kit.stop.clone(), kit.clock.as_ref(), sink).await?;
+        say_alive(kit, &ended);
         Ok(Done { ended, files })
     }
 
@@ -122,6 +123,20 @@ impl Call {
             record: files.record.clone(),
             timeout: self.timeout,
         }
+    }
+}
+
+/// Names what could not be ended: the lock may be given back while it lives.
+fn say_alive(kit: &Kit, ended: &Ended) {
+    for left in ended.left_behind.iter().filter(|left| left.fate == process::Fate::Alive) {
+        kit.updates.send(Update::Diagnostic {
+            severity: Severity::Warning,
+            origin: "dcctl".to_owned(),
+            summary: format!("process {} ({}) could not be ended and is still there", left.pid, left.name),
+            detail: format!("Its state is {}. What it still does to the cluster, nobody watches.", left.state),
+            address: None,
+            source: None,
+        });
     }
 }
 
@@ -183,10 +198,10 @@ impl Files {
             process::Recorded::read(&records.join(stem)).is_ok_and(|record| record.is_some())
                 || output.join(format!("{stem}.stdout")).exists()
         };
-        let stem = (1..)
+        let stem = (1..=u32::MAX)
             .map(|number| if number == 1 { slug.clone() } else { format!("{slug}-{number}") })
             .find(|stem| !taken(stem))
-            .expect("the numbers do not end");
+            .expect("a run has fewer programs than there are numbers");
         Ok(Files {
             stdout: output.join(format!("{stem}.stdout")),
             stderr: output.join(format!("{stem}.stderr")),

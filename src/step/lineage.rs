@@ -5,6 +5,7 @@
 
 use crate::failure::{Code, Failure};
 use crate::step::record::{record_lineage, recorded_lineage};
+use crate::step::tofu::is_local;
 use crate::step::tofu_root::declared_backend;
 use crate::step::tofu_state::{Part, StateFile, lineage};
 use crate::step::{Kit, Update};
@@ -46,6 +47,8 @@ pub(in crate::step) async fn write_down(kit: &Kit, part: Part) {
 /// The lineage of the instance's local state, if it has one.
 pub(in crate::step) fn of_instance(kit: &Kit) -> Option<String> {
     let root = kit.bundle.instance.as_ref()?.infrastructure.as_ref()?;
-    let local = matches!(declared_backend(&root.dir).as_deref(), None | Some("local"));
-    local.then(|| lineage(&kit.state_dir, Part::Infrastructure)).flatten().map(|state| state.lineage)
+    is_local(declared_backend(&root.dir).as_ref())
+        .then(|| lineage(&kit.state_dir, Part::Infrastructure))
+        .flatten()
+        .map(|state| state.lineage)
 }

@@ -220,13 +220,11 @@ impl Ui {
             return Heard::Said(Vec::new());
         }
         let whole = std::mem::take(&mut self.parts);
-        match serde_json::from_str::<Line>(&whole) {
-            Ok(line) => self.read(line),
-            Err(_) => {
-                let text: String = whole.chars().take(LONGEST_TEXT).collect();
-                Heard::Text(process::Update::Line { stream: Stream::Stdout, text, lossy, more: false })
-            }
+        if let Ok(line) = serde_json::from_str::<Line>(&whole) {
+            return self.read(line);
         }
+        let text: String = whole.chars().take(LONGEST_TEXT).collect();
+        Heard::Text(process::Update::Line { stream: Stream::Stdout, text, lossy, more: false })
     }
 
     fn read(&mut self, line: Line) -> Heard {
