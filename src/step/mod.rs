@@ -20,7 +20,7 @@ mod helm_plan;
 mod helm_release;
 mod helm_says;
 mod helm_values;
-mod lineage;
+mod origin;
 mod tofu;
 mod tofu_end;
 mod tofu_root;
@@ -50,7 +50,7 @@ pub use invoke::{PRIVATE, RECORDS};
 pub use perform::{perform, refuse_local_state_in_ci};
 pub use record::record_failure;
 pub use tofu::{Outputs, apply as apply_root, refuse_local_state};
-pub use tofu_state::{Part, kept};
+pub use tofu_state::{Lineage, Part, kept, lineage};
 pub use tools::{find_helm, find_tofu};
 pub use updates::{Updates, UpdatesReceiver, updates};
 

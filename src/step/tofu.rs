@@ -23,7 +23,7 @@ use crate::step::tofu_end::{self, Applied};
 use crate::step::tofu_root::{Backend, copy, declared_backend};
 use crate::step::tofu_state::{self, Owner, Part, StateFile};
 use crate::step::tofu_ui::{Heard, Ui, signs};
-use crate::step::{Kit, Mode, Outcome, Severity, Stopped, Tool, Update, lineage};
+use crate::step::{Kit, Mode, Outcome, Severity, Stopped, Tool, Update, origin};
 
 /// The file in which a bundle pins its providers.
 const LOCK_FILE: &str = ".terraform.lock.hcl";
@@ -80,7 +80,8 @@ pub fn refuse_local_state(bundle: &Bundle) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(crate) fn is_local(backend: Option<&Backend>) -> bool {
+/// Whether a root keeps its state on this machine.
+pub(in crate::step) fn is_local(backend: Option<&Backend>) -> bool {
     backend.is_none_or(|backend| backend.kind == "local")
 }
 
@@ -144,7 +145,7 @@ impl Work<'_> {
         if self.has_local_state() {
             let owner = Owner::of(kit).await?;
             owner.check(self.part, state_dir)?;
-            lineage::refuse_another(kit, self.part).await?;
+            origin::refuse_another(kit, self.part).await?;
             owner.take(self.part, state_dir)?;
             self.check_state();
         }
@@ -156,7 +157,7 @@ impl Work<'_> {
         args.extend(self.common(&self.part.state(state_dir)));
         let (ui, tail, done) = self.run("apply", args, &cwd, Manner::OpenTofu).await?;
         tofu_state::make_private(state_dir);
-        lineage::write_down(kit, self.part).await;
+        origin::write_down(kit, self.part).await;
         let unsaved = self.rescue(&ui, &done, &cwd);
         let name = self.name();
         let applied = Applied { name: &name, ui: &ui, tail: &tail, ended: &done.ended, unsaved: unsaved.as_deref() };
@@ -180,7 +181,7 @@ impl Work<'_> {
         let state = self.part.state(&kit.state_dir);
         if self.has_local_state() {
             Owner::of(kit).await?.check(self.part, &kit.state_dir)?;
-            lineage::refuse_another(kit, self.part).await?;
+            origin::refuse_another(kit, self.part).await?;
             self.check_state();
         }
         let cwd = self.prepare().await?;

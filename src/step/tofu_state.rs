@@ -166,11 +166,11 @@ pub(crate) enum StateFile {
 
 /// Which state it is, and how old.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(crate) struct Lineage {
+pub struct Lineage {
     /// Given once, when the state began.
-    pub(crate) lineage: String,
+    pub lineage: String,
     /// Counts its versions.
-    pub(crate) serial: u64,
+    pub serial: u64,
 }
 
 impl StateFile {
@@ -185,7 +185,7 @@ impl StateFile {
 }
 
 /// The lineage of a local state, for the declaration; none when there is no state.
-pub(crate) fn lineage(state_dir: &Path, part: Part) -> Option<Lineage> {
+pub fn lineage(state_dir: &Path, part: Part) -> Option<Lineage> {
     match StateFile::look(&part.state(state_dir)) {
         StateFile::State(lineage) => Some(lineage),
         StateFile::Missing | StateFile::Empty | StateFile::Unreadable => None,

@@ -47,6 +47,8 @@ pub(in crate::step) async fn write_down(kit: &Kit, part: Part) {
 /// The lineage of the instance's local state, if it has one.
 pub(in crate::step) fn of_instance(kit: &Kit) -> Option<String> {
     let root = kit.bundle.instance.as_ref()?.infrastructure.as_ref()?;
-    let local = is_local(declared_backend(&root.dir).as_ref());
-    local.then(|| lineage(&kit.state_dir, Part::Infrastructure)).flatten().map(|state| state.lineage)
+    is_local(declared_backend(&root.dir).as_ref())
+        .then(|| lineage(&kit.state_dir, Part::Infrastructure))
+        .flatten()
+        .map(|state| state.lineage)
 }
