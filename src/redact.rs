@@ -224,6 +224,8 @@ fn forms(value: &str) -> BTreeSet<String> {
             forms.insert(json);
         }
         forms.insert(percent_encoded(text));
+        // Sentences of tools are put on one line, with one space between their words.
+        forms.insert(text.split_whitespace().collect::<Vec<_>>().join(" "));
         forms.insert(text.to_owned());
     }
     // With and without what is around it, as `echo` and a file end differ.
@@ -343,10 +345,14 @@ impl Needles {
         let first = cut.saturating_sub(self.longest.saturating_sub(1));
         (first..cut).find(|&start| {
             let rest = &bytes[start..];
-            self.by_beginning.values().flatten().any(|needle| {
+            let is_divided = |needle: &Box<[u8]>| {
                 let seen = needle.len().min(rest.len());
                 start + needle.len() > cut && rest[..seen] == needle[..seen]
-            })
+            };
+            match beginning(rest) {
+                Some(beginning) => self.by_beginning.get(&beginning).is_some_and(|same| same.iter().any(is_divided)),
+                None => self.by_beginning.values().flatten().any(is_divided),
+            }
         })
     }
 }

@@ -50,15 +50,11 @@ pub(in crate::cluster) fn is_not_of_its_schema(status: &Status) -> bool {
     status.code == 500 && status.message.contains("failed to create typed patch object")
 }
 
-/// The API server's sentence, on one line and of bearable length.
+/// The API server's sentence, on one line. It is not cut here: half of a secret in it would not be known for one.
 pub(in crate::cluster) fn sentence(status: &Status) -> String {
     let text = if status.message.is_empty() { &status.reason } else { &status.message };
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let text = if text.is_empty() { format!("status {}", status.code) } else { text };
-    match text.char_indices().nth(1000) {
-        Some((cut, _)) => format!("{}…", &text[..cut]),
-        None => text,
-    }
+    if text.is_empty() { format!("status {}", status.code) } else { text }
 }
 
 fn answered(status: &Status, doing: &str, server: &str) -> Failure {

@@ -14,7 +14,7 @@ use crate::process::group::{self, Life, Signal};
 use crate::process::kin::Kin;
 use crate::process::left::Leftovers;
 use crate::process::machine::{Effect, Force, Input, Machine};
-use crate::process::output::{Lines, Piece};
+use crate::process::output::{Lines, Piece, anywhere};
 use crate::process::proc::Stat;
 use crate::process::record::{Intent, Record, Recorded};
 use crate::process::spec::{Limits, Manner, Spec};
@@ -253,7 +253,7 @@ impl<'a, S: Sink> Drive<'a, S> {
         for output in &mut self.outputs {
             let end = output.head.length();
             while output.head.offset() < end {
-                let read = output.head.read(|piece| {
+                let read = output.head.read(anywhere, |piece| {
                     found.extend(piece.first.then(|| signs(&piece.text)).flatten());
                 });
                 match read {
@@ -284,8 +284,9 @@ impl<'a, S: Sink> Drive<'a, S> {
                 continue;
             }
             let stream = output.stream;
-            let sink = &mut self.sink;
-            let read = output.tail.read(|piece| sink.take(line(stream, piece)));
+            let sink = std::cell::RefCell::new(&mut self.sink);
+            let cut = |line: &[u8], at| sink.borrow().cut(line, at);
+            let read = output.tail.read(cut, |piece| sink.borrow_mut().take(line(stream, piece)));
             match read {
                 Ok(0) => {}
                 Ok(_) => more = More::Came,

@@ -1,7 +1,8 @@
 //! Follows a tool's output file and turns it into lines.
 //!
 //! The file is the buffer: nothing here grows with the output. A block is read, its lines are handed on, and what is
-//! not asked for stays in the file. A line longer than a piece is handed on in pieces. Nothing waits for end-of-file;
+//! not asked for stays in the file. A line longer than a piece is handed on in pieces, which are cut where the reader's
+//! caller allows it: half of a secret would not be known for one. Nothing waits for end-of-file;
 //! when the tool has ended, [`Lines::rest`] gives the line that it did not finish.
 //!
 //! What a terminal would have done is done to the text: a carriage return starts the line again, and control
@@ -14,6 +15,9 @@ use std::path::Path;
 
 /// The longest piece of a line, in bytes.
 pub(crate) const PIECE: usize = 8 * 1024;
+
+/// How far a piece may grow whose every byte may belong to one secret.
+const LONGEST: usize = 1 << 20;
 
 /// How much is read at a time, in bytes.
 const BLOCK: usize = 64 * 1024;
@@ -65,7 +69,13 @@ impl Lines {
     }
 
     /// Reads one block and hands on its lines. Returns how many bytes it was; zero when nothing more is there now.
-    pub(crate) fn read(&mut self, mut visit: impl FnMut(Piece<'_>)) -> io::Result<usize> {
+    ///
+    /// `cut` says where a line that is too long may be cut, at a place or before it; 0 for not there.
+    pub(crate) fn read(
+        &mut self,
+        cut: impl Fn(&[u8], usize) -> usize,
+        mut visit: impl FnMut(Piece<'_>),
+    ) -> io::Result<usize> {
         let length = loop {
             match self.file.read(&mut self.block) {
                 Ok(length) => break length,
@@ -81,13 +91,13 @@ impl Lines {
             if self.carry.is_empty() && line.len() <= PIECE {
                 visit(piece(line, !self.continued, false));
             } else {
-                fill(&mut self.carry, &mut self.continued, line, &mut visit);
+                fill(&mut self.carry, &mut self.continued, line, &cut, &mut visit);
                 visit(piece(&self.carry, !self.continued, false));
                 self.carry.clear();
             }
             self.continued = false;
         }
-        fill(&mut self.carry, &mut self.continued, block, &mut visit);
+        fill(&mut self.carry, &mut self.continued, block, &cut, &mut visit);
         Ok(length)
     }
 
@@ -101,16 +111,38 @@ impl Lines {
     }
 }
 
-/// Adds bytes to an unfinished line and hands on every full piece of it. What remains is at most one piece.
-fn fill(carry: &mut Vec<u8>, continued: &mut bool, mut bytes: &[u8], visit: &mut impl FnMut(Piece<'_>)) {
-    while carry.len() + bytes.len() > PIECE {
-        let (fits, rest) = bytes.split_at(PIECE - carry.len());
+/// Where a line may be cut when nothing in it is secret: anywhere.
+pub(crate) fn anywhere(_: &[u8], at: usize) -> usize {
+    at
+}
+
+/// Adds bytes to an unfinished line and hands on every full piece of it. What remains is at most one piece, or what may
+/// not be cut.
+fn fill(
+    carry: &mut Vec<u8>,
+    continued: &mut bool,
+    mut bytes: &[u8],
+    cut: &impl Fn(&[u8], usize) -> usize,
+    visit: &mut impl FnMut(Piece<'_>),
+) {
+    let mut full = PIECE;
+    while carry.len() + bytes.len() > full {
+        let (fits, rest) = bytes.split_at(full.saturating_sub(carry.len()).min(bytes.len()));
         carry.extend_from_slice(fits);
         bytes = rest;
-        let end = piece_end(carry);
+        let whole = piece_end(carry);
+        let end = match cut(carry, whole) {
+            0 if full < LONGEST => {
+                full *= 2;
+                continue;
+            }
+            0 => whole,
+            end => end,
+        };
         visit(piece(&carry[..end], !*continued, true));
         *continued = true;
         carry.drain(..end);
+        full = PIECE;
     }
     carry.extend_from_slice(bytes);
 }

@@ -27,7 +27,7 @@ impl Printed {
         let mut keep = |piece: Piece<'_>| {
             pieces.push(Piece { text: Cow::Owned(piece.text.into_owned()), ..piece });
         };
-        while self.lines.read(&mut keep).expect("readable") > 0 {}
+        while self.lines.read(anywhere, &mut keep).expect("readable") > 0 {}
         pieces
     }
 
@@ -166,4 +166,27 @@ fn bytes_without_sense_are_read_to_their_end() {
             assert!(!text.chars().any(is_control));
         }
     }
+}
+
+#[test]
+fn a_long_line_is_cut_only_where_it_may_be() {
+    // Nothing in it may be cut but the places between its letters `b`.
+    let cut = |line: &[u8], at: usize| line[..at].iter().rposition(|byte| *byte == b'b').map_or(0, |place| place + 1);
+    let read = |bytes: &[u8]| {
+        let mut printed = Printed::new();
+        printed.print(bytes);
+        let mut pieces: Vec<String> = Vec::new();
+        while printed.lines.read(cut, |piece| pieces.push(piece.text.into_owned())).expect("readable") > 0 {}
+        printed.lines.rest(|piece| pieces.push(piece.text.into_owned()));
+        pieces
+    };
+    let long = "a".repeat(PIECE - 10) + "b" + &"a".repeat(20) + "\n";
+    assert_eq!(read(long.as_bytes()).iter().map(String::len).collect::<Vec<_>>(), [PIECE - 9, 20]);
+    // What may not be cut at all is one piece, however long, up to a bound.
+    let whole = "a".repeat(5 * PIECE);
+    assert_eq!(read(whole.as_bytes()), [whole.clone()]);
+    assert_eq!(read((whole.clone() + "\nb").as_bytes()), [whole, "b".to_owned()]);
+    let endless = read(&vec![b'a'; LONGEST + PIECE]);
+    assert_eq!(endless.concat().len(), LONGEST + PIECE);
+    assert!(endless.iter().all(|piece| piece.len() <= LONGEST), "nothing grows without a bound");
 }

@@ -220,6 +220,12 @@ pub trait Sink {
     fn room(&self) -> Room {
         Room::Some
     }
+
+    /// Where a line that is too long for one piece may be cut, at this place or before it: nothing that must stay
+    /// whole to be known for a secret is divided. 0 when it may not be cut there at all.
+    fn cut(&self, _line: &[u8], at: usize) -> usize {
+        at
+    }
 }
 
 impl<F: FnMut(Update)> Sink for F {

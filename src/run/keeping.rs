@@ -9,12 +9,12 @@ use tokio::time::interval;
 
 use crate::clock::Clock;
 use crate::event::{self, Event, LockEnd};
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::lock::{
     self, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, Lost, Observation, Released, Request, Timing,
     message, notes,
 };
-use crate::process::{Stop, StopWatch};
+use crate::process::StopWatch;
 use crate::run::chronicle::Chronicle;
 use crate::run::spec::Spec;
 use crate::run::translate::millis;
@@ -106,12 +106,35 @@ pub(crate) fn request(spec: &Spec, holder: &HolderId) -> Request {
 }
 
 /// Starts the keeper, with a client of its own.
-pub(crate) fn start(kit: &Kit, request: Request, clock: Arc<dyn Clock>) -> (Keeper, UnboundedReceiver<Change>) {
+pub(crate) fn start(kit: &Kit, request: Request, clock: Arc<dyn Clock>) -> (Keeper, Changes) {
     let connection = kit.cluster.connection().clone();
     let make = move || connection.client_now().map(|client| LeaseApi::new(client, Timing::STANDARD));
     let mut keeper = Keeper::start(make, request, Timing::STANDARD, clock);
-    let changes = keeper.changes();
+    let changes = Changes { seen: None, more: keeper.changes() };
     (keeper, changes)
+}
+
+/// What the keeper tells, of which the next can be looked at before it is taken.
+pub(crate) struct Changes {
+    seen: Option<Change>,
+    more: UnboundedReceiver<Change>,
+}
+
+impl Changes {
+    /// Takes the next change. Safe to drop at any point.
+    pub(crate) async fn next(&mut self) -> Option<Change> {
+        match self.seen.take() {
+            Some(seen) => Some(seen),
+            None => self.more.recv().await,
+        }
+    }
+
+    async fn peek(&mut self) -> Option<&Change> {
+        if self.seen.is_none() {
+            self.seen = self.more.recv().await;
+        }
+        self.seen.as_ref()
+    }
 }
 
 /// What came of a claim.
@@ -171,8 +194,14 @@ impl Claim {
     }
 }
 
-/// Claims the lock. A stop gives the claim up; the release settles what came of it.
-pub(crate) async fn claim(keeper: &Keeper, mut stop: StopWatch, context: &str, clock: &dyn Clock) -> (Claim, Outcome) {
+/// Claims the lock, and renews it once. A stop gives the claim up; the release settles what came of it.
+pub(crate) async fn claim(
+    keeper: &Keeper,
+    changes: &mut Changes,
+    mut stop: StopWatch,
+    context: &str,
+    clock: &dyn Clock,
+) -> (Claim, Outcome) {
     let began = clock.now();
     let answer = tokio::select! {
         biased;
@@ -185,10 +214,28 @@ pub(crate) async fn claim(keeper: &Keeper, mut stop: StopWatch, context: &str, c
     let waited = clock.now().since(began);
     match answer {
         Ok(claimed) => {
-            // `lock.claimed` says it all.
-            (Claim::Held { claimed, waited }, Outcome::Done(String::new()))
+            let outcome = match first_renewal(keeper, changes, stop).await {
+                Some(forbidden) => Outcome::Failed(forbidden),
+                // `lock.claimed` says it all.
+                None => Outcome::Done(String::new()),
+            };
+            (Claim::Held { claimed, waited }, outcome)
         }
         Err(error) => refused(error, context, clock),
+    }
+}
+
+/// An account that may claim the lock and not renew it would lose it in the middle of its work, so it is told before
+/// anything is begun. Whatever else goes wrong may go well the next time.
+async fn first_renewal(keeper: &Keeper, changes: &mut Changes, mut stop: StopWatch) -> Option<Failure> {
+    keeper.note(BTreeMap::new());
+    tokio::select! {
+        biased;
+        _ = stop.asked() => None,
+        change = changes.peek() => match change {
+            Some(Change::RenewalFailed { failure, .. }) if failure.code == Code::Forbidden => Some(failure.clone()),
+            Some(_) | None => None,
+        },
     }
 }
 
@@ -224,15 +271,23 @@ pub(crate) async fn observe(kit: &Kit) -> (Claim, Outcome) {
 }
 
 /// Asks whether the lock is ours. A fence that is weak for the moment is asked again until it is firm or has fallen,
-/// unless the run is to stop anyway.
+/// unless the run is to stop: then no step begins, whatever the answer would be, and nobody waits for it.
 pub(crate) async fn fence(keeper: &Keeper, stop: &StopWatch) -> Result<(), Lost> {
+    let mut stop = stop.clone();
+    tokio::select! {
+        biased;
+        _ = stop.asked() => Ok(()),
+        answer = firm(keeper) => answer,
+    }
+}
+
+async fn firm(keeper: &Keeper) -> Result<(), Lost> {
     let mut again = interval(ASK_AGAIN);
     loop {
         again.tick().await;
         match keeper.fence().await {
-            Err(Lost::Unsure { .. }) if stop.now() == Stop::None => {}
-            Err(Lost::Unsure { .. }) | Ok(()) => return Ok(()),
-            Err(lost) => return Err(lost),
+            Err(Lost::Unsure { .. }) => {}
+            answer => return answer,
         }
     }
 }

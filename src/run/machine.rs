@@ -275,9 +275,9 @@ impl Machine {
                 self.give_back()
             }
             StepEnd::Failed { failure, changing, unsettled } => {
-                if self.asked.is_some() && changing {
+                if self.asked == Some(Strength::Force) || (self.asked.is_some() && changing) {
                     self.ending.stop = self.asked;
-                    self.ending.partial = true;
+                    self.ending.partial |= changing;
                 }
                 self.unsettle(unsettled);
                 self.fail(failure, true)
@@ -327,9 +327,10 @@ impl Machine {
         }
         self.asked = Some(strength);
         match self.state {
-            State::Working(_) | State::Preparing => vec![Effect::PassOn(strength)],
-            // The answer of the fence, of the closing act or of the release is awaited; `next` looks at `asked`.
-            State::Fencing(_) | State::Closing | State::Releasing | State::Finished => Vec::new(),
+            State::Working(_) | State::Preparing | State::Fencing(_) => vec![Effect::PassOn(strength)],
+            // A closing act and a release are one or two requests with limits of their own, and are finished: a
+            // release that was cut off would leave nobody knowing where the lock is.
+            State::Closing | State::Releasing | State::Finished => Vec::new(),
         }
     }
 
@@ -457,7 +458,7 @@ mod tests {
     #[test]
     fn a_stop_at_a_fence_keeps_the_next_step_from_beginning() {
         let (machine, effects) = play(then(vec![Input::Stop(Strength::Graceful), Input::FenceHeld, Input::Released]));
-        assert_eq!(effects[3..], [Effect::Release, Effect::Finish]);
+        assert_eq!(effects[3..], [Effect::PassOn(Strength::Graceful), Effect::Release, Effect::Finish]);
         assert_eq!(machine.ending().stop, Some(Strength::Graceful));
         assert!(!machine.ending().partial);
     }
@@ -486,6 +487,16 @@ mod tests {
             vec![Input::Prepared(Ok(())), Input::Stop(Strength::Graceful), stopped(true, true), Input::Released];
         let (_, effects) = play(inputs);
         assert_eq!(effects[3..], [Effect::Release, Effect::Finish]);
+    }
+
+    #[test]
+    fn force_leaves_the_lock_however_the_step_ended() {
+        for changing in [true, false] {
+            let inputs = then(vec![Input::FenceHeld, Input::Stop(Strength::Force), failed(changing), Input::Released]);
+            let (machine, effects) = play(inputs);
+            assert_eq!(effects[5..], [Effect::Leave, Effect::Finish]);
+            assert_eq!((machine.ending().stop, machine.ending().partial), (Some(Strength::Force), changing));
+        }
     }
 
     #[test]

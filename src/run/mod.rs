@@ -33,5 +33,6 @@ pub use reports::{GoingOn, Paths, Report, Reports, Roll, Unwritten};
 pub use spec::{JOURNAL, Mode, Spec};
 pub use start::{Started, start};
 pub use supervise::supervise;
+pub use tally::Tally;
 pub use translate::millis;
 pub use verdict::Verdict;

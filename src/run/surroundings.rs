@@ -22,22 +22,29 @@ pub(crate) async fn look(
     fence: Fence,
 ) -> Result<Kit, Failure> {
     let mut asked = stop.clone();
-    tokio::select! {
+    let config = kubeconfig::load(&Sources::file(&spec.kubeconfig), None)?;
+    let cluster = tokio::select! {
         biased;
-        _ = asked.asked() => Err(Failure::new(Code::StoppedClean, "stopped while looking at the surroundings")),
-        kit = find(spec, clock, stop, send, fence) => kit,
-    }
+        _ = asked.asked() => return Err(stopped()),
+        cluster = Cluster::connect(&config, &spec.proxy) => cluster?,
+    };
+    // A program that is asked for its version stops by itself, and is waited for.
+    let kit = find(spec, cluster, clock, stop, send, fence).await;
+    if asked.is_asked() { Err(stopped()) } else { kit }
+}
+
+fn stopped() -> Failure {
+    Failure::new(Code::StoppedClean, "stopped while looking at the surroundings")
 }
 
 async fn find(
     spec: Rc<Spec>,
+    cluster: Cluster,
     clock: Arc<dyn Clock>,
     stop: StopWatch,
     send: Updates,
     fence: Fence,
 ) -> Result<Kit, Failure> {
-    let config = kubeconfig::load(&Sources::file(&spec.kubeconfig), None)?;
-    let cluster = Cluster::connect(&config, &spec.proxy).await?;
     let mut kit = Kit {
         mode: match spec.mode {
             Mode::Act => step::Mode::Act,

@@ -9,8 +9,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedReceiver;
-
 use crate::clock::{Clock, rfc3339};
 use crate::event::{Event, Kept, LockEnd};
 use crate::failure::{Code, Failure};
@@ -55,8 +53,8 @@ pub(crate) enum Ended {
     Plain(Action),
     /// What it found in the surroundings.
     Surroundings(Box<Kit>),
-    /// The claim: what it got.
-    Claim(keeping::Claim),
+    /// The claim: what it got, and what happens to the lock from then on.
+    Claim(keeping::Claim, Option<keeping::Changes>),
 }
 
 /// The one at work, and what all of them share.
@@ -68,7 +66,7 @@ pub(crate) struct Work {
     send: Updates,
     kit: Option<Kit>,
     keeper: Option<Rc<Keeper>>,
-    changes: Option<UnboundedReceiver<Change>>,
+    changes: Option<keeping::Changes>,
     activity: Option<Pin<Box<dyn Future<Output = Done>>>>,
     children: BTreeMap<String, u32>,
     end: keeping::End,
@@ -217,18 +215,17 @@ impl Work {
         if self.spec.mode == Mode::DryRun {
             return Box::pin(async move {
                 let (claim, outcome) = keeping::observe(&kit).await;
-                Done::Step(Ended::Claim(claim), outcome)
+                Done::Step(Ended::Claim(claim, None), outcome)
             });
         }
         let request = keeping::request(&self.spec, &self.holder);
-        let (keeper, changes) = keeping::start(&kit, request, self.clock.clone());
+        let (keeper, mut changes) = keeping::start(&kit, request, self.clock.clone());
         let keeper = Rc::new(keeper);
         self.keeper = Some(keeper.clone());
-        self.changes = Some(changes);
         let (stop, clock, context) = (self.stop.clone(), self.clock.clone(), self.spec.kube_context.clone());
         Box::pin(async move {
-            let (claim, outcome) = keeping::claim(&keeper, stop, &context, clock.as_ref()).await;
-            Done::Step(Ended::Claim(claim), outcome)
+            let (claim, outcome) = keeping::claim(&keeper, &mut changes, stop, &context, clock.as_ref()).await;
+            Done::Step(Ended::Claim(claim, Some(changes)), outcome)
         })
     }
 
@@ -303,8 +300,9 @@ impl Work {
                 Input::StepEnded(step_end(Action::CheckSurroundings, outcome, false))
             }
             Done::Step(Ended::Plain(action), outcome) => Input::StepEnded(step_end(action, outcome, false)),
-            Done::Step(Ended::Claim(claim), outcome) => {
-                let held = claim.is_held();
+            Done::Step(Ended::Claim(claim, changes), outcome) => {
+                self.changes = changes;
+                let held = claim.is_held() && matches!(outcome, Outcome::Done(_));
                 // Whatever was answered in the end: an earlier request of this claim may have had no definite answer
                 // and land late. Only the keeper knows; it asks nobody when nothing is in doubt.
                 let unsettled = self.keeper.is_some();
@@ -408,9 +406,9 @@ impl Work {
     }
 }
 
-async fn next_change(changes: &mut Option<UnboundedReceiver<Change>>) -> Option<Change> {
+async fn next_change(changes: &mut Option<keeping::Changes>) -> Option<Change> {
     match changes {
-        Some(changes) => changes.recv().await,
+        Some(changes) => changes.next().await,
         None => None,
     }
 }

@@ -64,8 +64,11 @@ fn the_history_of_both_helms_is_read() {
     assert!(history[0].is_half_done() && history[0].updated.is_some());
 }
 
+/// A record, and the ending that its file was renamed to; none when it was never written.
+type Written<'a> = Option<(&'a Recorded, &'a str)>;
+
 /// A run directory beside ours, with one Helm in it.
-fn run(folder: &Path, name: &str, about: &About, record: Option<(&Recorded, &str)>) {
+fn run(folder: &Path, name: &str, about: &About, record: Written<'_>) {
     let tools = folder.join(name).join(RECORDS);
     make_folder(&tools).expect("made");
     let base = tools.join("helm-upgrade");
@@ -90,7 +93,7 @@ fn only_the_run_that_made_the_revision_proves_anything() {
     let over = Recorded { started: mine.started + 1, ..mine.clone() };
     let elsewhere = Recorded { place: "another machine".to_owned(), ..over.clone() };
     let lives = Proof::Lives { name: "helm upgrade".to_owned(), pid: mine.pid };
-    let cases: [(About, Option<(&Recorded, &str)>, Proof); 8] = [
+    let cases: [(About, Written<'_>, Proof); 8] = [
         (about("dc-demo", 1, Act::Advance), Some((&over, "")), Proof::Ended),
         (about("dc-demo", 1, Act::Advance), Some((&mine, ".ended")), Proof::Ended),
         (about("dc-demo", 1, Act::Advance), Some((&mine, ".interrupted")), lives),

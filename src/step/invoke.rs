@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::failure::{Code, Failure};
 use crate::process::{self, Ended, Manner, Room, Sign, Sink, Spec};
-use crate::step::{Kit, Severity, Update};
+use crate::redact::Redactor;
+use crate::step::{Kit, Update};
 
 /// The folder of the run directory for what is removed at the run's end: variables, values, copies, saved plans.
 pub const PRIVATE: &str = "private";
@@ -93,7 +94,6 @@ impl Call {
         let spec = self.spec(kit, &files);
         let sink = Forward { kit, name, hear };
         let ended = process::drive(spec, kit.limits, kit.stop.clone(), kit.clock.as_ref(), sink).await?;
-        say_alive(kit, &ended);
         Ok(Done { ended, files })
     }
 
@@ -123,20 +123,6 @@ impl Call {
             record: files.record.clone(),
             timeout: self.timeout,
         }
-    }
-}
-
-/// Names what could not be ended: the lock may be given back while it lives.
-fn say_alive(kit: &Kit, ended: &Ended) {
-    for left in ended.left_behind.iter().filter(|left| left.fate == process::Fate::Alive) {
-        kit.updates.send(Update::Diagnostic {
-            severity: Severity::Warning,
-            origin: "dcctl".to_owned(),
-            summary: format!("process {} ({}) could not be ended and is still there", left.pid, left.name),
-            detail: format!("Its state is {}. What it still does to the cluster, nobody watches.", left.state),
-            address: None,
-            source: None,
-        });
     }
 }
 
@@ -198,10 +184,10 @@ impl Files {
             process::Recorded::read(&records.join(stem)).is_ok_and(|record| record.is_some())
                 || output.join(format!("{stem}.stdout")).exists()
         };
-        let stem = (1..=u32::MAX)
+        let stem = (1..)
             .map(|number| if number == 1 { slug.clone() } else { format!("{slug}-{number}") })
             .find(|stem| !taken(stem))
-            .expect("a run has fewer programs than there are numbers");
+            .expect("the numbers do not end");
         Ok(Files {
             stdout: output.join(format!("{stem}.stdout")),
             stderr: output.join(format!("{stem}.stderr")),
@@ -295,6 +281,28 @@ impl<H: FnMut(process::Update) -> Option<process::Update>> Sink for Forward<'_, 
     }
 }
 
+/// Lines as they may be kept for a failure: without secrets. Of a line in several pieces only the first is kept, up to
+/// where a secret may lie across the border to the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    inside: [bool; 2],
+}
+
+impl Kept {
+    /// Takes what a program said; the line to keep, if this piece begins one.
+    pub(crate) fn take(&mut self, redactor: &Redactor, update: &process::Update) -> Option<String> {
+        let process::Update::Line { stream, text, more, .. } = update else { return None };
+        let inside = match stream {
+            process::Stream::Stdout => &mut self.inside[0],
+            process::Stream::Stderr => &mut self.inside[1],
+        };
+        let is_first = !std::mem::replace(inside, *more);
+        let end = if *more { redactor.safe_cut(text.as_bytes(), text.len()) } else { text.len() };
+        let whole = text.get(..end).unwrap_or_default();
+        is_first.then(|| redactor.text(whole).into_owned())
+    }
+}
+
 /// The last lines of a program, for the failure that they explain.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
@@ -331,6 +339,23 @@ mod tests {
         let names = ["tofu apply", "verify: API answers!", "../../etc/passwd", "…", ".hidden", "a//b"];
         let slugs = ["tofu-apply", "verify-api-answers", "etc-passwd", "tool", "hidden", "a-b"];
         assert_eq!(names.map(slug), slugs);
+    }
+
+    #[test]
+    fn a_secret_across_the_border_of_two_pieces_is_not_kept_in_halves() {
+        let redactor = Redactor::default();
+        redactor.add("password", "zebra-crossing");
+        let mut kept = Kept::default();
+        let mut take = |stream, text: &str, more| {
+            kept.take(&redactor, &process::Update::Line { stream, text: text.to_owned(), lossy: false, more })
+        };
+        let (out, err) = (process::Stream::Stdout, process::Stream::Stderr);
+        assert_eq!(take(out, "it is zebra-crossing here", false).as_deref(), Some("it is [redacted] here"));
+        assert_eq!(take(out, "it is zebra-cro", true).as_deref(), Some("it is "));
+        assert_eq!(take(err, "meanwhile", false).as_deref(), Some("meanwhile"));
+        assert_eq!(take(out, "ssing, and", true), None);
+        assert_eq!(take(out, " on", false), None);
+        assert_eq!(take(out, "next", false).as_deref(), Some("next"));
     }
 
     #[test]

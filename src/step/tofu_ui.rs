@@ -220,11 +220,11 @@ impl Ui {
             return Heard::Said(Vec::new());
         }
         let whole = std::mem::take(&mut self.parts);
-        if let Ok(line) = serde_json::from_str::<Line>(&whole) {
-            return self.read(line);
+        match serde_json::from_str::<Line>(&whole) {
+            Ok(line) => self.read(line),
+            // Not cut here: half of a secret in it would not be known for one.
+            Err(_) => Heard::Text(process::Update::Line { stream: Stream::Stdout, text: whole, lossy, more: false }),
         }
-        let text: String = whole.chars().take(LONGEST_TEXT).collect();
-        Heard::Text(process::Update::Line { stream: Stream::Stdout, text, lossy, more: false })
     }
 
     fn read(&mut self, line: Line) -> Heard {
@@ -372,9 +372,6 @@ impl Ui {
         (!counts.is_empty()).then(|| counts.join(", "))
     }
 }
-
-/// The longest text of a line that looked like JSON and was not, in characters.
-const LONGEST_TEXT: usize = 4000;
 
 /// A message as a line of the tool's output.
 fn text(message: &str) -> Heard {

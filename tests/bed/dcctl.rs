@@ -422,7 +422,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The journal in this file, of a run that was told its directory.
+    /// The journal in this file, of a run that was told its directory; it need not be there yet.
     pub(crate) fn at(path: impl Into<PathBuf>) -> Journal {
         Journal { path: path.into(), known: Arc::default() }
     }

@@ -12,17 +12,14 @@ use crate::failure::{Code, Failure};
 use crate::run::{JOURNAL, make_ballast};
 
 /// The run's folder. It is removed again when the command never became a run.
+#[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,
     ours: bool,
+    kept: bool,
 }
 
 impl RunFolder {
-    /// No folder yet.
-    pub(crate) fn none() -> RunFolder {
-        RunFolder { path: PathBuf::new(), ours: false }
-    }
-
     /// Makes the folder, readable by this user alone, with its ballast.
     pub(crate) fn make(
         given: Option<&Path>,
@@ -39,7 +36,7 @@ impl RunFolder {
             return Err(Failure::new(Code::OptionInvalid, sentence).hint("give each run a folder of its own"));
         }
         let ours = !path.exists();
-        let folder = RunFolder { path, ours };
+        let folder = RunFolder { path, ours, kept: false };
         folder.prepare().map_err(|error| {
             let sentence = format!("the run directory {} cannot be used", folder.path.display());
             Failure::new(Code::RunDirUnusable, sentence).because(&error)
@@ -57,15 +54,20 @@ impl RunFolder {
         &self.path
     }
 
-    /// The run began: the folder stays.
+    /// The run begins: from here on the folder stays, whatever becomes of this process.
     pub(crate) fn keep(&mut self) {
-        self.ours = false;
+        self.kept = true;
+    }
+
+    /// The run did not begin after all.
+    pub(crate) fn give_up(&mut self) {
+        self.kept = false;
     }
 }
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
-        if self.ours {
+        if self.ours && !self.kept {
             let _ = fs::remove_dir_all(&self.path);
         }
     }
@@ -91,8 +93,9 @@ pub(crate) fn report_path(option: &str, given: Option<&Path>) -> Result<Option<P
         Err(Failure::new(Code::OptionInvalid, format!("{option} {} {why}", given.display())).hint(hint))
     };
     // A path is looked at as the system follows it, and as it reads once what is missing in it was made.
-    let (followed, read) = (followed(&path), followed(&without_dots(&path)));
-    if [&path, &followed, &read].iter().any(|path| path.starts_with("/dev") || path.starts_with("/proc")) {
+    let (hops, read) = (hops(&path), hops(&without_dots(&path)));
+    let is_device = |path: &PathBuf| path.starts_with("/dev") || path.starts_with("/proc");
+    if is_device(&path) || hops.iter().chain(&read).any(is_device) {
         return refuse(
             "is a device or a descriptor of this process, and the report is written by another one",
             "name a file; `--output jsonl` puts the events on standard output",
@@ -105,18 +108,35 @@ pub(crate) fn report_path(option: &str, given: Option<&Path>) -> Result<Option<P
             refuse("is not a file", "the report is replaced as a whole, so it has to be a file")
         }
         // The report takes the place of the file, not of the link to it.
-        Ok(_) if is_link => Ok(Some(followed)),
+        Ok(_) if is_link => Ok(hops.last().cloned()),
         Ok(_) | Err(_) => Ok(Some(path)),
     }
 }
 
-/// Where a path leads, links followed as far as there is something.
-fn followed(path: &Path) -> PathBuf {
-    let found = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+/// Where a path leads, link after link: the last place is that of the file itself. What a descriptor refers to may be a
+/// file like any other, so each place on the way counts.
+fn hops(path: &Path) -> Vec<PathBuf> {
+    const MOST: usize = 40;
+    let mut hops = Vec::new();
+    let mut at = path.to_owned();
+    while let (Some(folder), Some(name), true) = (at.parent(), at.file_name(), hops.len() < MOST) {
+        let folder = followed(folder);
+        let place = folder.join(name);
+        let link = fs::read_link(&place);
+        hops.push(place);
+        let Ok(to) = link else { break };
+        at = folder.join(to);
+    }
+    hops
+}
+
+/// A folder without links, as far as it is there.
+fn followed(folder: &Path) -> PathBuf {
+    let found = folder.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
     match found {
-        Some((part, real)) if part == path => real,
-        Some((part, real)) => real.join(path.strip_prefix(part).unwrap_or(path)),
-        None => path.to_owned(),
+        Some((part, real)) if part == folder => real,
+        Some((part, real)) => real.join(folder.strip_prefix(part).unwrap_or(folder)),
+        None => folder.to_owned(),
     }
 }
 
@@ -196,8 +216,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("/dev", &link).expect("a link");
+        std::os::unix::fs::symlink("link/stdout", folder.path().join("chain")).expect("a link");
         let names = ["/dev/stdout", "/proc/self/fd/1", "/dev/fd/3", "/missing/../dev/stdout"].map(PathBuf::from);
-        let around = ["link/stdout", "../../../../../../dev/stdout", "missing/../link/stdout"];
+        let around = ["chain", "link/stdout", "../../../../../../dev/stdout", "missing/../link/stdout"];
         for path in names.into_iter().chain(around.map(|path| folder.path().join(path))) {
             for option in ["--events-file", "--junit"] {
                 let failure = report_path(option, Some(&path)).expect_err("a device");

@@ -107,7 +107,8 @@ fn whole_run<'a>(ledger: &Ledger, others: impl IntoIterator<Item = &'a Case>) ->
 fn acquire(ledger: &Ledger, step: &Step) -> Case {
     let lock = &ledger.lock;
     let mut time = Duration::ZERO;
-    let result = if let Some(waited) = lock.claimed {
+    let failed = step.ended.as_ref().is_some_and(|ended| ended.outcome == StepOutcome::Failed);
+    let result = if let Some(waited) = lock.claimed.filter(|_| !failed) {
         time = waited;
         CaseResult::Passed
     } else if let Some(blocked) = &lock.blocked {

@@ -149,7 +149,8 @@ fn a_resource_that_fails_has_its_own_case_with_what_opentofu_said() {
     );
     let words = ["bed_thing.broken", "the thing dam failed half-way", "its note is no clay left"];
     let said = rig.fails("infrastructure.failed", "apply-infrastructure", &words);
-    let diagnostic = said.events.iter().find(|event| event["type"] == "diagnostic").expect("there is one");
+    let error = |event: &&Value| event["type"] == "diagnostic" && event["data"]["severity"] == "error";
+    let diagnostic = said.events.iter().find(error).expect("there is one");
     assert_eq!(diagnostic["data"]["address"], "bed_thing.broken", "{diagnostic}");
     let broken = said.report.case("apply-infrastructure", "bed_thing.broken");
     assert_eq!(

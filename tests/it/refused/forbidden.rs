@@ -16,10 +16,10 @@ const CASES: &[(Right, &str, &str)] = &[
     (("dcctl-lock", "leases", "create"), "install", "claim-the-cluster"),
     (("dcctl-lock", "leases", "get"), "install", "claim-the-cluster"),
     (("dcctl-lock", "leases", "update"), "install", "claim-the-cluster"),
-    (("dcctl-record", "configmaps", "get"), "install", "install-the-operator"),
-    (("dcctl-record", "configmaps", "create"), "install", "install-the-operator"),
+    (("dcctl-system", "configmaps", "get"), "install", "install-the-operator"),
+    (("dcctl-system", "configmaps", "create"), "install", "install-the-operator"),
     (("dcctl", "instances", "list"), "bootstrap", "check-the-cluster"),
-    (("dcctl-record", "secrets", "list"), "bootstrap", "check-the-cluster"),
+    (("dcctl-system", "secrets", "list"), "bootstrap", "check-the-cluster"),
     (("dcctl", "instances", "get"), "bootstrap", "declare-the-instance"),
     (("dcctl", "instances", "create"), "bootstrap", "declare-the-instance"),
     (("dcctl", "namespaces", "get"), "bootstrap", "check-the-cluster"),
@@ -37,12 +37,10 @@ fn grant_all_but(bed: &Bed, without: Option<Right>) {
         if let Some(role) = document["roleRef"]["name"].as_str() {
             document["roleRef"]["name"] = format!("{role}-nobody").into();
         }
-        if let Some((_, resource, verb)) = without.filter(|(role, ..)| *role == name) {
-            for rule in document.get_mut("rules").and_then(Value::as_array_mut).into_iter().flatten() {
-                if rule["resources"].as_array().is_some_and(|resources| resources.contains(&resource.into())) {
-                    rule["verbs"].as_array_mut().expect("a rule has verbs").retain(|known| known != verb);
-                }
-            }
+        if let (Some((_, resource, verb)), Some(rules)) =
+            (without.filter(|(role, ..)| *role == name), document.get_mut("rules").and_then(Value::as_array_mut))
+        {
+            take_away(rules, resource, verb);
         }
     }
     let text: Vec<String> = documents.iter().map(Value::to_string).collect();
@@ -50,23 +48,28 @@ fn grant_all_but(bed: &Bed, without: Option<Right>) {
     wait_until_granted(bed, without);
 }
 
+/// Takes a verb out of every rule about this resource; a rule without verbs is none.
+fn take_away(rules: &mut Vec<Value>, resource: &str, verb: &str) {
+    for rule in rules.iter_mut() {
+        if rule["resources"].as_array().is_some_and(|resources| resources.contains(&resource.into())) {
+            rule["verbs"].as_array_mut().expect("a rule has verbs").retain(|known| known != verb);
+        }
+    }
+    rules.retain(|rule| rule["verbs"].as_array().is_some_and(|verbs| !verbs.is_empty()));
+}
+
 /// The API server's view of rights lags behind; it is asked until it says what was granted.
 fn wait_until_granted(bed: &Bed, without: Option<Right>) {
-    let known: [(Right, &str, &str); 11] = std::array::from_fn(|index| CASES[index]);
     wait::fact("the rights to be known", || {
-        let settled = known.iter().all(|((role, resource, verb), ..)| {
-            may(bed, (role, resource, verb)) == (without != Some((role, resource, verb)))
-        });
-        settled.then_some(())
+        CASES.iter().all(|(right, ..)| may(bed, *right) == (without != Some(*right))).then_some(())
     });
 }
 
 fn may(bed: &Bed, (role, resource, verb): (&str, &str, &str)) -> bool {
-    let (namespace, name) = match role {
-        "dcctl-lock" => ("dc-k8s-system", ""),
-        "dcctl-record" if resource == "configmaps" && verb != "create" => ("dc-system", "dc-install"),
-        "dcctl-record" => ("dc-system", ""),
-        _ => ("", ""),
+    let namespace = match role {
+        "dcctl-lock" => "dc-k8s-system",
+        "dcctl-system" => "dc-system",
+        _ => "",
     };
     let group = match resource {
         "leases" => "coordination.k8s.io",
@@ -75,7 +78,7 @@ fn may(bed: &Bed, (role, resource, verb): (&str, &str, &str)) -> bool {
         _ => "",
     };
     let review = json!({ "spec": { "resourceAttributes": {
-        "namespace": namespace, "name": name, "group": group, "resource": resource, "verb": verb,
+        "namespace": namespace, "group": group, "resource": resource, "verb": verb,
     } } });
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     bed.api_as("nobody").create(path, &review).expect("everybody may ask")["status"]["allowed"] == true

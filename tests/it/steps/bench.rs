@@ -59,7 +59,7 @@ impl Bench<'_> {
         let tofurc = tools.path("tofurc").display().to_string();
         let variables = [("PATH", path), ("HOME", home.display().to_string()), ("TF_CLI_CONFIG_FILE", tofurc)];
         self.kit.environment = variables.map(|(name, value)| (name.to_owned(), value)).into();
-        self.kit.kubeconfig = self.bed.kubeconfig("admin").to_owned();
+        self.bed.kubeconfig("admin").clone_into(&mut self.kit.kubeconfig);
         self.kit.run_dir = self.bed.file("runs/this");
         self.kit.bundle.root = self.bed.file("bundle");
         for folder in [&home, &self.kit.run_dir, &self.kit.bundle.root] {
