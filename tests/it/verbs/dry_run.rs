@@ -33,7 +33,8 @@ fn actions(events: &[Value], action: &str) -> Vec<String> {
 }
 
 fn notes(events: &[Value]) -> String {
-    of_kind(events, "step.finished").iter().map(|event| format!("{}\n", event["msg"])).collect()
+    let ends = of_kind(events, "step.finished");
+    ends.iter().map(|event| event["msg"].to_string()).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
