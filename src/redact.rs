@@ -220,13 +220,9 @@ fn forms(value: &str) -> BTreeSet<String> {
     plain.extend(value.lines().map(str::trim).filter(|line| line.chars().count() >= SHORTEST && !is_armour(line)));
     let mut forms = BTreeSet::new();
     for text in plain {
-        for json in [json_escaped(text), go_json_escaped(text)] {
-            forms.insert(json);
-        }
-        forms.insert(percent_encoded(text));
+        forms.extend([text.to_owned(), json_escaped(text), go_json_escaped(text), percent_encoded(text)]);
         // Sentences of tools are put on one line, with one space between their words.
         forms.insert(text.split_whitespace().collect::<Vec<_>>().join(" "));
-        forms.insert(text.to_owned());
     }
     // With and without what is around it, as `echo` and a file end differ.
     for whole in [value, value.trim()] {
@@ -345,13 +341,13 @@ impl Needles {
         let first = cut.saturating_sub(self.longest.saturating_sub(1));
         (first..cut).find(|&start| {
             let rest = &bytes[start..];
-            let is_divided = |needle: &Box<[u8]>| {
+            let is_divided = |needle: &[u8]| {
                 let seen = needle.len().min(rest.len());
                 start + needle.len() > cut && rest[..seen] == needle[..seen]
             };
             match beginning(rest) {
-                Some(beginning) => self.by_beginning.get(&beginning).is_some_and(|same| same.iter().any(is_divided)),
-                None => self.by_beginning.values().flatten().any(is_divided),
+                Some(beginning) => self.by_beginning.get(&beginning).is_some_and(|same| same.iter().any(|needle| is_divided(needle))),
+                None => self.by_beginning.values().flatten().any(|needle| is_divided(needle)),
             }
         })
     }

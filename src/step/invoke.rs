@@ -184,7 +184,7 @@ impl Files {
             process::Recorded::read(&records.join(stem)).is_ok_and(|record| record.is_some())
                 || output.join(format!("{stem}.stdout")).exists()
         };
-        let stem = (1..)
+        let stem = (1..=u32::MAX)
             .map(|number| if number == 1 { slug.clone() } else { format!("{slug}-{number}") })
             .find(|stem| !taken(stem))
             .expect("the numbers do not end");

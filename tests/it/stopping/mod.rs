@@ -166,7 +166,7 @@ fn a_killed_supervisor_is_said_with_what_may_still_be_running() {
     let rig = Rig::new(CREATION);
     let run = rig.start();
     rig.wait_until_in_flight(&run);
-    rig.kill_supervisor(&run);
+    Rig::kill_supervisor(&run);
     let finished = run.finish().expect_code(1);
     let verdict = finished.verdict();
     assert_eq!(verdict["data"]["failure"]["code"], "supervisor.killed", "{verdict}");

@@ -151,7 +151,7 @@ impl Rig {
     }
 
     /// Kills the process that owns the run; the holder identity names it.
-    pub(crate) fn kill_supervisor(&self, run: &Running) {
+    pub(crate) fn kill_supervisor(run: &Running) {
         let started = run.wait_for("run.started", |_| true);
         let holder = started["data"]["holder"].as_str().expect("a run has an identity");
         let pid = holder.split('/').nth(1).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
