@@ -32,6 +32,11 @@ fn actions(events: &[Value], action: &str) -> Vec<String> {
     applied(events).into_iter().filter(|(_, happened)| happened == action).map(|(name, _)| name).collect()
 }
 
+/// What comes before the age in a message about a held lock.
+fn age_cut(message: &str) -> &str {
+    message.split(" ago").next().and_then(|before| before.rsplit_once(' ')).map_or(message, |(before, _)| before)
+}
+
 fn notes(events: &[Value]) -> String {
     let ends = of_kind(events, "step.finished");
     ends.iter().map(|event| event["msg"].to_string()).collect::<Vec<_>>().join("\n")
@@ -120,8 +125,15 @@ fn it_names_the_holder_that_a_real_run_would_have_met_and_still_succeeds() {
         let events = done.events();
         let observed = of_kind(&events, "lock.observed")[0]["data"].clone();
         assert_eq!((&observed["holder"], &observed["stale"]), (&json!(ALICE), &json!(stale)));
-        assert!(observed["text"].as_str().is_some_and(|text| text.contains(part)), "{observed}");
+        let said = observed["text"].as_str().map(str::to_owned);
+        assert!(said.as_ref().is_some_and(|text| text.contains(part)), "{observed}");
         assert_eq!(done.verdict()["data"]["holder"], ALICE);
+        let install = ["install", "--dry-run", "--output", "jsonl", "--bundle", "bundle"];
+        let events = rig.bed.dcctl(install).run().expect_code(0).events();
+        assert_eq!(
+            of_kind(&events, "lock.observed")[0]["data"]["text"].as_str().map(age_cut),
+            said.as_deref().map(age_cut)
+        );
         assert_eq!(rig.lease(), Some(written), "the Lease was not touched");
         rig.bed.api().delete(crate::lock::rig::LEASE).expect("the bed may do everything");
     }
