@@ -346,7 +346,9 @@ impl Needles {
                 start + needle.len() > cut && rest[..seen] == needle[..seen]
             };
             match beginning(rest) {
-                Some(beginning) => self.by_beginning.get(&beginning).is_some_and(|same| same.iter().any(|needle| is_divided(needle))),
+                Some(beginning) => {
+                    self.by_beginning.get(&beginning).is_some_and(|same| same.iter().any(|needle| is_divided(needle)))
+                }
                 None => self.by_beginning.values().flatten().any(|needle| is_divided(needle)),
             }
         })
