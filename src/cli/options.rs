@@ -1,4 +1,4 @@
-//! The options themselves. Every one has an environment variable `DCCTL_…`, so a CI system can set it once.
+//! The options themselves. Every option of a run has an environment variable `DCCTL_…`, so a CI system can set it once.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -109,7 +109,7 @@ pub struct ApplyOptions {
     #[arg(long, env = "DCCTL_VALUES", value_name = "FILE", value_delimiter = ',')]
     pub values: Vec<PathBuf>,
 
-    /// Where local OpenTofu state lives [default: ~/.devicechain/instances/INSTANCE]
+    /// Where local OpenTofu state lives [default: ~/.devicechain/instances/INSTANCE, or clusters/CONTEXT for an install]
     #[arg(long, env = "DCCTL_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 
@@ -170,7 +170,8 @@ pub struct LockStatusArgs {
     pub target: TargetOptions,
 
     /// What standard output carries
-    #[arg(long, env = "DCCTL_OUTPUT", value_enum, value_name = "FORM", default_value = "human")]
+    // Without a variable: DCCTL_OUTPUT is set for the runs of a whole job, and has other values.
+    #[arg(long, value_enum, value_name = "FORM", default_value = "human")]
     pub output: StatusOutput,
 }
 

@@ -71,6 +71,20 @@ impl Times {
 }
 
 impl Cluster {
+    /// Whether there is a secret of this name. Its values are not read.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn has_secret(&self, namespace: &str, name: &str) -> Result<bool, Failure> {
+        let path = format!("/api/v1/namespaces/{}/secrets/{}", encode(namespace), encode(name));
+        let doing = format!("find out whether secret {namespace}/{name} is there");
+        match self.ask::<Record>(&Ask::get(path).metadata_of_one(), &doing).await {
+            Ok(_) => Ok(true),
+            Err(refusal) if refusal.code() == Some(404) => Ok(false),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+
     /// The revisions of a release that have a record, oldest first; none when there is no such release.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! Whatever is wrong here is a refusal: it is told like a run that ended at once, and nothing was started.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::cli::{ApplyOptions, BootstrapArgs, InstallArgs};
 use crate::clock::Instant;
@@ -10,22 +11,23 @@ use crate::cluster::{Kubeconfig, Proxies, Sources, kubeconfig};
 use crate::commands::{Desk, complain, runtime, terminal};
 use crate::config::{Bundle, Given, Inputs, Job};
 use crate::failure::{Code, Failure};
-use crate::front::{self, Refusal, Surroundings};
+use crate::front::{self, Broken, Refusal, Surroundings};
 use crate::pipeline::{Plan, Verb};
 use crate::redact::Redactor;
 use crate::run::{Mode, Spec};
+use crate::signal::Signals;
 
 mod files;
 
 /// `dcctl install`.
 pub(crate) fn install(desk: &Desk, args: InstallArgs) -> u8 {
-    apply(desk, &Asked { verb: Verb::Install, instance: None, build: false, options: args.apply })
+    apply(desk, Asked { verb: Verb::Install, instance: None, build: false, options: args.apply })
 }
 
 /// `dcctl bootstrap INSTANCE`.
 pub(crate) fn bootstrap(desk: &Desk, args: BootstrapArgs) -> u8 {
     let BootstrapArgs { instance, build, apply: options } = args;
-    apply(desk, &Asked { verb: Verb::Bootstrap, instance: Some(instance), build, options })
+    apply(desk, Asked { verb: Verb::Bootstrap, instance: Some(instance), build, options })
 }
 
 /// What was asked for.
@@ -48,9 +50,8 @@ pub(crate) fn new_run_id() -> String {
     format!("{number:016x}")
 }
 
-fn apply(desk: &Desk, asked: &Asked) -> u8 {
-    let began = desk.clock.now();
-    let run = new_run_id();
+fn apply(desk: &Desk, asked: Asked) -> u8 {
+    let attempt = Attempt { desk: desk.clone(), asked: Arc::new(asked), run: new_run_id(), began: desk.clock.now() };
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(failure) => {
@@ -58,46 +59,92 @@ fn apply(desk: &Desk, asked: &Asked) -> u8 {
             return failure.code.exit();
         }
     };
-    let report = asked.options.report.clone();
-    let showing = || terminal::showing(desk, report.output, report.color);
-    let mut folder = files::RunFolder::none();
-    let redactor = Redactor::default();
-    let refused = |asked: &Asked, failure: Failure| {
+    let code = runtime.block_on(attempt.make());
+    runtime.shutdown_background();
+    code
+}
+
+/// A command that may become a run.
+#[derive(Clone)]
+struct Attempt {
+    desk: Desk,
+    asked: Arc<Asked>,
+    run: String,
+    began: Instant,
+}
+
+impl Attempt {
+    async fn make(self) -> u8 {
+        // Armed before anything else: from here on a signal is a request to stop and never an end.
+        let mut signals = match crate::signal::install() {
+            Ok(signals) => signals,
+            Err(error) => {
+                let sentence = "the signal handlers could not be installed";
+                return self.refused(Failure::new(Code::Internal, sentence).because(&error));
+            }
+        };
+        let Desk { environment, clock } = &self.desk;
+        let given = self.asked.options.report.run_dir.as_deref();
+        let mut folder = match files::RunFolder::make(given, environment, clock.wall(), &self.run) {
+            Ok(folder) => folder,
+            Err(failure) => return self.refused(failure),
+        };
+        let spec = match self.gather(&mut signals, folder.path()).await {
+            Ok(spec) => spec,
+            Err(failure) => return self.refused(failure),
+        };
+        folder.keep();
+        match start(&self.desk, spec, signals, self.showing()).await {
+            Ok(code) => code,
+            Err(Broken::NotStarted(failure)) => {
+                folder.give_up();
+                self.refused(failure)
+            }
+            Err(Broken::NoVerdict(failure)) => {
+                complain(&failure);
+                failure.code.exit()
+            }
+        }
+    }
+
+    /// Files are read on a thread of their own: one of them may be a pipe that nobody writes, or lie on a drive that
+    /// hangs, and a request to stop is heeded all the same.
+    async fn gather(&self, signals: &mut Signals, run_dir: &Path) -> Result<Spec, Failure> {
+        let (attempt, run_dir) = (self.clone(), run_dir.to_path_buf());
+        let reading = tokio::task::spawn_blocking(move || {
+            gather(&attempt.desk, &attempt.asked, &attempt.run, attempt.began, run_dir)
+        });
+        tokio::select! {
+            biased;
+            _ = signals.next() => Err(Failure::new(Code::StoppedClean, "stopped on request before the run began")),
+            read = reading => read.unwrap_or_else(|error| {
+                Err(Failure::new(Code::Internal, "reading the bundle broke off").because(&error))
+            }),
+        }
+    }
+
+    fn showing(&self) -> front::Showing {
+        let report = &self.asked.options.report;
+        terminal::showing(&self.desk, report.output, report.color)
+    }
+
+    fn refused(&self, failure: Failure) -> u8 {
+        let asked = &self.asked;
+        let report = &asked.options.report;
         let refusal = Refusal {
             failure,
-            run: run.clone(),
-            began,
+            run: self.run.clone(),
+            began: self.began,
             command: asked.verb.word().to_owned(),
             instance: asked.instance.clone(),
             kube_context: asked.options.target.kube_context.clone(),
             mode: asked.mode(),
             events_file: reportable("--events-file", report.events_file.as_deref()),
             junit: reportable("--junit", report.junit.as_deref()),
-            redactor: redactor.clone(),
+            redactor: Redactor::default(),
         };
-        front::refuse(&refusal, showing())
-    };
-    let code = runtime.block_on(async {
-        // Armed before anything else: from here on a signal is a request to stop and never an end.
-        let signals = crate::signal::install().map_err(|error| {
-            Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error)
-        });
-        let gathered =
-            signals.and_then(|signals| gather(desk, asked, &run, began, &mut folder).map(|spec| (signals, spec)));
-        let (signals, spec) = match gathered {
-            Ok(ready) => ready,
-            Err(failure) => return refused(asked, failure),
-        };
-        match start(desk, spec, signals, showing()).await {
-            Ok(code) => {
-                folder.keep();
-                code
-            }
-            Err(failure) => refused(asked, failure),
-        }
-    });
-    runtime.shutdown_background();
-    code
+        front::refuse(&refusal, self.showing())
+    }
 }
 
 /// A report's path, if a refusal may be written there.
@@ -110,9 +157,10 @@ async fn start(
     spec: Spec,
     signals: crate::signal::Signals,
     showing: front::Showing,
-) -> Result<u8, Failure> {
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::new(Code::CommandFailed, "this program cannot tell where it is").because(&error))?;
+) -> Result<u8, Broken> {
+    let program = std::env::current_exe().map_err(|error| {
+        Broken::NotStarted(Failure::new(Code::CommandFailed, "this program cannot tell where it is").because(&error))
+    })?;
     let surroundings = Surroundings {
         program,
         environment: spec.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
@@ -125,20 +173,12 @@ async fn start(
 }
 
 /// Everything about the run, in the order in which mistakes are best told: options, bundle, kubeconfig, variables.
-fn gather(
-    desk: &Desk,
-    asked: &Asked,
-    run: &str,
-    began: Instant,
-    folder: &mut files::RunFolder,
-) -> Result<Spec, Failure> {
+fn gather(desk: &Desk, asked: &Asked, run: &str, began: Instant, run_dir: PathBuf) -> Result<Spec, Failure> {
     let options = &asked.options;
     let environment = &desk.environment;
     let events_file = files::report_path("--events-file", options.report.events_file.as_deref())?;
     let junit = files::report_path("--junit", options.report.junit.as_deref())?;
     let values = files::values(&options.values)?;
-    *folder = files::RunFolder::make(options.report.run_dir.as_deref(), environment, desk.clock.wall(), run)?;
-    let run_dir = folder.path().to_path_buf();
     let written = Bundle::open(&options.bundle, &run_dir.join("bundle"))?;
     let kubeconfig = find_kubeconfig(desk, &options.target)?;
     let kubeconfig_path = run_dir.join("kubeconfig");

@@ -24,6 +24,7 @@ use crate::redact::Redactor;
 use crate::run::Mode;
 
 /// What every command may use.
+#[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) environment: Environment,
     pub(crate) clock: Arc<dyn Clock>,

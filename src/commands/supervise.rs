@@ -1,13 +1,17 @@
 //! `dcctl __supervise`: the process that owns a run. People never type it.
 
-use crate::commands::{complain, runtime};
+use tracing::Level;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::commands::{complain, runtime, terminal};
 use crate::config::Environment;
 
 /// Runs the run that the front hands over.
 pub(crate) fn supervise(environment: &Environment) -> u8 {
-    let filter = environment.text("DCCTL_LOG").unwrap_or("warn,kube_client=off").to_owned();
-    let writer = crate::commands::terminal::stderr_of_the_log;
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(false).try_init();
+    start_log(environment);
     let result = runtime().and_then(|runtime| {
         let result = runtime.block_on(crate::run::supervise());
         // A look-up that hangs in the resolver must not hold up the end.
@@ -18,4 +22,13 @@ pub(crate) fn supervise(environment: &Environment) -> u8 {
         complain(&failure);
         failure.code.exit()
     })
+}
+
+/// The program's own diagnostics, on standard error. `DCCTL_LOG` says which: `debug`, or `warn,dcctl::lock=trace`.
+fn start_log(environment: &Environment) {
+    // The client of the API server logs whole answers, and every refusal that we tell better.
+    let preset = || Targets::new().with_default(Level::WARN).with_target("kube_client", LevelFilter::OFF);
+    let filter = environment.text("DCCTL_LOG").and_then(|text| text.parse().ok()).unwrap_or_else(preset);
+    let lines = tracing_subscriber::fmt::layer().with_writer(terminal::stderr_of_the_log).with_ansi(false);
+    let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
 }

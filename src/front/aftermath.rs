@@ -10,10 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Instant};
 use crate::event::{self, Event, LockEnd, RunOutcome, Seen};
 use crate::failure::{Code, Failure};
-use crate::run::{GoingOn, Journal, Paths, Reports, Spec, Voice};
+use crate::pipeline::Action;
+use crate::run::{GoingOn, Journal, Paths, Reports, Spec, Tally, Voice};
 
 /// How long the front waits for its own last lines to be written.
 const FLUSH: Duration = Duration::from_secs(5);
@@ -34,45 +35,65 @@ pub(crate) fn verdict_of(journal: &Path) -> Option<u8> {
 }
 
 /// What a journal without a verdict tells.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Remains {
     next_seq: u64,
     holder: Option<String>,
-    held: bool,
+    lock: LockEnd,
     programs: BTreeMap<String, u32>,
     resources: BTreeSet<String>,
-    counts: event::Counts,
+    tally: Tally,
 }
 
 impl Remains {
     fn of(text: &str) -> Remains {
-        let mut remains = Remains::default();
+        let mut remains = Remains {
+            next_seq: 0,
+            holder: None,
+            lock: LockEnd::NeverTaken,
+            programs: BTreeMap::new(),
+            resources: BTreeSet::new(),
+            tally: Tally::default(),
+        };
         for seen in text.lines().filter_map(|line| Seen::read(line).ok()) {
             remains.next_seq = seen.seq + 1;
-            remains.take(seen.event);
+            if let Some(event) = seen.event {
+                remains.tally.take(&event, Instant::since_boot(seen.elapsed));
+                remains.take(event);
+            }
         }
         remains
     }
 
-    fn take(&mut self, event: Option<Event>) {
+    /// A supervisor that was killed while it asked for the lock, or while it gave it back, left no word of the answer.
+    fn take(&mut self, event: Event) {
         match event {
-            Some(Event::RunStarted(started)) => self.holder = started.holder,
-            Some(Event::LockClaimed(_)) => self.held = true,
-            Some(Event::LockReleased(_) | Event::LockLost(_)) => self.held = false,
-            Some(Event::ProcessStarted(started)) => drop(self.programs.insert(started.program, started.pid)),
-            Some(Event::ProcessFinished(finished)) => drop(self.programs.remove(&finished.program)),
-            Some(Event::ResourceStarted(started)) => {
+            Event::RunStarted(started) => self.holder = started.holder,
+            Event::StepStarted(started) if started.id == Action::ClaimCluster.id() => self.lock = LockEnd::Unknown,
+            Event::LockClaimed(_) | Event::LockLeft(_) => self.lock = LockEnd::Left,
+            Event::LockBlocked(_) | Event::LockObserved(_) => self.lock = LockEnd::NeverTaken,
+            Event::LockReleased(_) => self.lock = LockEnd::Released,
+            Event::LockLost(_) => self.lock = LockEnd::Lost,
+            Event::StepFinished(finished) if finished.index == finished.total && self.lock == LockEnd::Left => {
+                self.lock = LockEnd::Unknown;
+            }
+            Event::ProcessStarted(started) => drop(self.programs.insert(started.program, started.pid)),
+            Event::ProcessFinished(finished) => drop(self.programs.remove(&finished.program)),
+            Event::ResourceStarted(started) => {
                 self.resources.insert(started.address);
             }
-            Some(Event::ResourceCompleted(completed)) => {
+            Event::ResourceCompleted(completed) => {
                 self.resources.remove(&completed.address);
             }
-            Some(Event::ResourceFailed(failed)) => {
+            Event::ResourceFailed(failed) => {
                 self.resources.remove(&failed.address);
             }
-            Some(Event::StepFinished(_)) => self.counts.steps.done += 1,
             _ => {}
         }
+    }
+
+    fn bears_our_name(&self) -> bool {
+        matches!(self.lock, LockEnd::Left | LockEnd::Unknown)
     }
 }
 
@@ -121,7 +142,7 @@ fn end_torn_line(path: &Path) -> io::Result<()> {
 }
 
 fn finished(spec: &Spec, remains: Remains, duration_ms: u64) -> event::RunFinished {
-    let mut failure = Failure::new(Code::SupervisorKilled, "the process that owned this run was killed");
+    let mut failure = Failure::new(Code::SupervisorKilled, "the process that owned this run ended without a verdict");
     for (program, pid) in &remains.programs {
         failure = failure.cause(format!("nobody saw the end of {program} (process {pid}); it may still be at work"));
     }
@@ -129,8 +150,9 @@ fn finished(spec: &Spec, remains: Remains, duration_ms: u64) -> event::RunFinish
     if !remains.programs.is_empty() {
         next.push("wait until the processes named above are gone".to_owned());
     }
-    if remains.held {
-        next.push("see the lock with `dcctl lock status`: it was left behind and nobody renews it".to_owned());
+    if remains.bears_our_name() {
+        let who = remains.holder.as_deref().unwrap_or("this run");
+        next.push(format!("see with `dcctl lock status` whether the lock still names {who}: nobody renews it now"));
     }
     next.push(format!("run `dcctl {}` again: it reconciles what was left half done", spec.subject()));
     event::RunFinished {
@@ -138,9 +160,9 @@ fn finished(spec: &Spec, remains: Remains, duration_ms: u64) -> event::RunFinish
         outcome: RunOutcome::Failed,
         exit_code: failure.code.exit(),
         failure: Some(event::Failed::from(failure)),
-        lock: if remains.held { LockEnd::Left } else { LockEnd::NeverTaken },
-        holder: remains.holder.filter(|_| remains.held),
-        counts: remains.counts,
+        lock: remains.lock,
+        counts: remains.tally.counts(),
+        holder: if remains.bears_our_name() { remains.holder } else { None },
         unfinished: remains.resources.into_iter().collect(),
         kept: vec![event::Kept { what: "the run directory".to_owned(), path: spec.run_dir.display().to_string() }],
         next,

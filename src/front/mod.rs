@@ -62,33 +62,35 @@ pub enum Terminal {
     None,
 }
 
+/// Why there is no exit code of a run.
+#[derive(Debug)]
+pub enum Broken {
+    /// The supervisor could not be started; nothing was done.
+    NotStarted(Failure),
+    /// The run was started and ended without a verdict, and none could be written.
+    NoVerdict(Failure),
+}
+
 /// Starts the run, shows it, and returns its exit code.
 ///
 /// # Errors
-/// When the supervisor could not be started; nothing was done then.
-pub async fn run(spec: Spec, showing: Showing, surroundings: Surroundings) -> Result<u8, Failure> {
+/// When there is none. Whether anything was done is told apart.
+pub async fn run(spec: Spec, showing: Showing, surroundings: Surroundings) -> Result<u8, Broken> {
     let Surroundings { program, environment, clock, signals, complaints, terminal } = surroundings;
-    let started = crate::run::start(&program, environment, &spec)?;
+    let started = crate::run::start(&program, environment, &spec).map_err(Broken::NotStarted)?;
     let Started { socket, ended } = started;
-    let link = Link::new(OwnedFd::from(socket))
-        .map_err(|error| Failure::new(Code::Internal, "the socket to the supervisor cannot be used").because(&error))?;
+    // A supervisor that got no spec ends by itself, with nothing done.
+    let link = Link::new(OwnedFd::from(socket)).map_err(|error| {
+        Broken::NotStarted(Failure::new(Code::Internal, "the socket to the supervisor cannot be used").because(&error))
+    })?;
     let (ear, mouth) = link.split();
     let shown = show::start(spec.journal(), showing);
     let now = clock.now();
-    let mut front = Front {
-        spec,
-        clock,
-        signals,
-        complaints,
-        terminal,
-        mouth,
-        answered: now,
-        asked: Vec::new(),
-        said_silent: false,
-    };
+    let mut front =
+        Front { spec, clock, signals, complaints, terminal, mouth, answered: now, typed: None, said_silent: false };
     front.hand_over().await;
     front.watch(ear, ended).await;
-    let code = front.verdict()?;
+    let code = front.verdict().map_err(Broken::NoVerdict)?;
     shown.drain(STALLED).await;
     Ok(code)
 }
@@ -101,7 +103,7 @@ struct Front {
     terminal: Terminal,
     mouth: Mouth,
     answered: Instant,
-    asked: Vec<(Kind, Instant)>,
+    typed: Option<Instant>,
     said_silent: bool,
 }
 
@@ -133,21 +135,17 @@ impl Front {
     async fn pass_on(&mut self, signal: StopSignal) {
         let now = self.clock.now();
         let asked = Asked { signal: signal.signal.name().to_owned(), pid: signal.pid, uid: signal.uid };
-        let word = if self.is_force(signal.signal, now) { Word::Force(asked) } else { Word::Stop(asked) };
-        self.asked.push((signal.signal, now));
+        let word = if self.is_force(&signal, now) { Word::Force(asked) } else { Word::Stop(asked) };
+        if is_typed(&signal) {
+            self.typed.get_or_insert(now);
+        }
         let _ = self.mouth.say(&word).await;
     }
 
     /// SIGQUIT, and a second Ctrl+C of a person at the terminal, are force. Nothing else ever is.
-    fn is_force(&self, signal: Kind, now: Instant) -> bool {
-        match signal {
-            Kind::Quit => true,
-            Kind::Interrupt if self.terminal == Terminal::Foreground => {
-                let first = self.asked.iter().find(|(kind, _)| *kind == Kind::Interrupt);
-                first.is_some_and(|(_, at)| now.since(*at) >= BOUNCE)
-            }
-            Kind::Interrupt | Kind::Terminate | Kind::HangUp => false,
-        }
+    fn is_force(&self, signal: &StopSignal, now: Instant) -> bool {
+        let again = is_typed(signal) && self.typed.is_some_and(|first| now.since(first) >= BOUNCE);
+        signal.signal == Kind::Quit || (again && self.terminal == Terminal::Foreground)
     }
 
     fn hear(&mut self) {
@@ -178,6 +176,12 @@ impl Front {
             None => aftermath::write(&self.spec, &self.clock),
         }
     }
+}
+
+/// Whether the terminal itself sent this, because somebody typed Ctrl+C. A CI system that runs its jobs in a terminal
+/// sends SIGINT from a process, and may do so more than once.
+fn is_typed(signal: &StopSignal) -> bool {
+    signal.signal == Kind::Interrupt && signal.pid.is_none()
 }
 
 async fn answer(ear: &mut Option<Ear>) -> Option<Answer> {

@@ -9,14 +9,16 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::clock::Instant;
 use crate::event::{self, Event, SignalEffect, StopCause, StopManner};
+use crate::failure::{Code, Failure};
 use crate::process::{Directly, Stopper};
 use crate::run::link::{Ear, Mouth};
-use crate::run::machine::{Effect, Input, Machine, Strength};
+use crate::run::machine::{Effect, Input, Machine, Remains, Strength};
+use crate::run::mishap::caught;
 use crate::run::translate::{self, Place, millis};
 use crate::run::work::{Done, Stirred, Work};
 use crate::run::{Answer, Asked, Chronicle, Word};
 use crate::signal::{Signals, StopSignal};
-use crate::step::UpdatesReceiver;
+use crate::step::{Outcome, UpdatesReceiver};
 
 /// How often a step that is still at work is said to be.
 const PROGRESS: Duration = Duration::from_secs(15);
@@ -58,8 +60,32 @@ impl Engine {
         (Engine { work, told, stopper, machine, at: None, heard: Vec::new() }, effects)
     }
 
-    /// Runs to the verdict.
+    /// Runs to the verdict. When the program itself breaks, what is left is to give the lock back; when that breaks,
+    /// too, the front sees it.
     pub(crate) async fn run(&mut self, senses: &mut Senses, first: Vec<Effect>) {
+        if let Err(why) = caught(self.work_through(senses, first)).await {
+            let effects = self.broke(&why, senses);
+            self.work_through(senses, effects).await;
+        }
+    }
+
+    /// What was being done is given up as it is.
+    fn broke(&mut self, why: &str, senses: &mut Senses) -> Vec<Effect> {
+        self.work.give_up();
+        while let Some(update) = senses.updates.try_recv() {
+            self.tell_update(update);
+        }
+        let failure = Failure::new(Code::Internal, format!("dcctl itself broke: {why}"));
+        if let Some((place, began)) = self.at.take() {
+            let outcome = Outcome::Failed(failure.clone());
+            let finished = place.finished(&outcome, self.told.now().since(began));
+            self.told.tell(Some(&place.id), finished);
+        }
+        let remains = if self.work.runs_tools() { Remains::Tools } else { Remains::Nothing };
+        self.machine.broke(failure, remains)
+    }
+
+    async fn work_through(&mut self, senses: &mut Senses, first: Vec<Effect>) {
         let mut ticks = progress_ticks();
         let mut effects = first;
         loop {
@@ -158,7 +184,10 @@ impl Engine {
             }
             Effect::Close => self.work.close(),
             Effect::Release => self.work.release(),
-            Effect::Leave => self.work.leave(),
+            Effect::Leave if self.machine.asked() == Some(Strength::Force) => {
+                self.work.leave("the run was ended by force");
+            }
+            Effect::Leave => self.work.leave("dcctl broke while a tool of the run was at work"),
             Effect::Finish => {}
         }
     }

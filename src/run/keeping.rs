@@ -14,7 +14,7 @@ use crate::lock::{
     self, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, Lost, Observation, Released, Request, Timing,
     message, notes,
 };
-use crate::process::{Stop, StopWatch};
+use crate::process::StopWatch;
 use crate::run::chronicle::Chronicle;
 use crate::run::spec::Spec;
 use crate::run::translate::millis;
@@ -271,15 +271,23 @@ pub(crate) async fn observe(kit: &Kit) -> (Claim, Outcome) {
 }
 
 /// Asks whether the lock is ours. A fence that is weak for the moment is asked again until it is firm or has fallen,
-/// unless the run is to stop anyway.
+/// unless the run is to stop: then no step begins, whatever the answer would be, and nobody waits for it.
 pub(crate) async fn fence(keeper: &Keeper, stop: &StopWatch) -> Result<(), Lost> {
+    let mut stop = stop.clone();
+    tokio::select! {
+        biased;
+        _ = stop.asked() => Ok(()),
+        answer = firm(keeper) => answer,
+    }
+}
+
+async fn firm(keeper: &Keeper) -> Result<(), Lost> {
     let mut again = interval(ASK_AGAIN);
     loop {
         again.tick().await;
         match keeper.fence().await {
-            Err(Lost::Unsure { .. }) if stop.now() == Stop::None => {}
-            Err(Lost::Unsure { .. }) | Ok(()) => return Ok(()),
-            Err(lost) => return Err(lost),
+            Err(Lost::Unsure { .. }) => {}
+            answer => return answer,
         }
     }
 }

@@ -102,7 +102,7 @@ pub enum Input {
 }
 
 /// What to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Look at the surroundings.
     Prepare,
@@ -120,6 +120,15 @@ pub enum Effect {
     Leave,
     /// Say the verdict.
     Finish,
+}
+
+/// What is left when the program itself breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remains {
+    /// Nothing of the run is known to live.
+    Nothing,
+    /// A tool of the run may live, and nobody watches it any more.
+    Tools,
 }
 
 /// Everything that bears on the verdict.
@@ -205,6 +214,24 @@ impl Machine {
         }
     }
 
+    /// The program itself broke in the middle of an activity. Nothing is done any more but to give the lock back, if
+    /// nothing of the run lives.
+    pub fn broke(&mut self, failure: Failure, remains: Remains) -> Vec<Effect> {
+        self.ending.failure = Some(failure);
+        match (self.state, self.lock, remains) {
+            // It broke in giving the lock back, which is not tried again.
+            (State::Releasing | State::Finished, ..) | (_, Lock::NotTaken | Lock::Lost, _) => self.finish(),
+            (_, Lock::Held | Lock::Unsettled, Remains::Nothing) => {
+                self.state = State::Releasing;
+                vec![Effect::Release]
+            }
+            (_, Lock::Held | Lock::Unsettled, Remains::Tools) => {
+                self.state = State::Releasing;
+                vec![Effect::Leave]
+            }
+        }
+    }
+
     fn next(&mut self, step: usize) -> Vec<Effect> {
         // A stop that comes after the last step has ended changes nothing: there is nothing left to stop.
         if step == self.steps {
@@ -248,9 +275,9 @@ impl Machine {
                 self.give_back()
             }
             StepEnd::Failed { failure, changing, unsettled } => {
-                if self.asked.is_some() && changing {
+                if self.asked == Some(Strength::Force) || (self.asked.is_some() && changing) {
                     self.ending.stop = self.asked;
-                    self.ending.partial = true;
+                    self.ending.partial |= changing;
                 }
                 self.unsettle(unsettled);
                 self.fail(failure, true)
@@ -300,9 +327,10 @@ impl Machine {
         }
         self.asked = Some(strength);
         match self.state {
-            State::Working(_) | State::Preparing => vec![Effect::PassOn(strength)],
-            // The answer of the fence, of the closing act or of the release is awaited; `next` looks at `asked`.
-            State::Fencing(_) | State::Closing | State::Releasing | State::Finished => Vec::new(),
+            State::Working(_) | State::Preparing | State::Fencing(_) => vec![Effect::PassOn(strength)],
+            // A closing act and a release are one or two requests with limits of their own, and are finished: a
+            // release that was cut off would leave nobody knowing where the lock is.
+            State::Closing | State::Releasing | State::Finished => Vec::new(),
         }
     }
 
@@ -381,6 +409,24 @@ mod tests {
     }
 
     #[test]
+    fn a_broken_program_gives_the_lock_back_unless_a_tool_may_live() {
+        let bug = || Failure::new(Code::Internal, "a bug");
+        for (remains, effect) in [(Remains::Nothing, Effect::Release), (Remains::Tools, Effect::Leave)] {
+            let (mut machine, _) = play(then(vec![Input::FenceHeld]));
+            assert_eq!(machine.broke(bug(), remains), [effect]);
+            assert_eq!(machine.advance(Input::Released), [Effect::Finish]);
+            assert_eq!(machine.ending().failure, Some(bug()));
+        }
+        let (mut early, _) = play(Vec::new());
+        assert_eq!(early.broke(bug(), Remains::Nothing), [Effect::Finish]);
+        let (mut lost, _) = play(then(vec![Input::FenceHeld, Input::LockLost(lost())]));
+        assert_eq!(lost.broke(bug(), Remains::Nothing), [Effect::Finish]);
+        let (mut twice, _) = play(then(vec![Input::FenceHeld]));
+        assert_eq!(twice.broke(bug(), Remains::Nothing), [Effect::Release]);
+        assert_eq!(twice.broke(bug(), Remains::Nothing), [Effect::Finish]);
+    }
+
+    #[test]
     fn a_failed_claim_gives_nothing_back_unless_it_is_unsettled() {
         for (unsettled, expected) in [(false, Effect::Finish), (true, Effect::Release)] {
             let end = StepEnd::Failed { failure: oops(), changing: false, unsettled };
@@ -412,7 +458,7 @@ mod tests {
     #[test]
     fn a_stop_at_a_fence_keeps_the_next_step_from_beginning() {
         let (machine, effects) = play(then(vec![Input::Stop(Strength::Graceful), Input::FenceHeld, Input::Released]));
-        assert_eq!(effects[3..], [Effect::Release, Effect::Finish]);
+        assert_eq!(effects[3..], [Effect::PassOn(Strength::Graceful), Effect::Release, Effect::Finish]);
         assert_eq!(machine.ending().stop, Some(Strength::Graceful));
         assert!(!machine.ending().partial);
     }
@@ -441,6 +487,16 @@ mod tests {
             vec![Input::Prepared(Ok(())), Input::Stop(Strength::Graceful), stopped(true, true), Input::Released];
         let (_, effects) = play(inputs);
         assert_eq!(effects[3..], [Effect::Release, Effect::Finish]);
+    }
+
+    #[test]
+    fn force_leaves_the_lock_however_the_step_ended() {
+        for changing in [true, false] {
+            let inputs = then(vec![Input::FenceHeld, Input::Stop(Strength::Force), failed(changing), Input::Released]);
+            let (machine, effects) = play(inputs);
+            assert_eq!(effects[5..], [Effect::Leave, Effect::Finish]);
+            assert_eq!((machine.ending().stop, machine.ending().partial), (Some(Strength::Force), changing));
+        }
     }
 
     #[test]

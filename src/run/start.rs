@@ -3,10 +3,14 @@
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::process::{self, Launch};
 use crate::run::Spec;
+
+/// How often a supervisor that cannot be watched is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A supervisor that was started.
 pub struct Started<F> {
@@ -35,9 +39,11 @@ pub fn start(
     let detached = process::spawn(&launch)?;
     let life = detached.life;
     let ended = async move {
-        // Where it cannot be watched its end is still seen: the socket closes and the journal stops.
+        // Where the runtime cannot watch it, it is looked at.
         if life.ended().await.is_err() {
-            std::future::pending::<()>().await;
+            while !life.is_over() {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
         }
     };
     Ok(Started { socket: detached.socket, ended })

@@ -11,7 +11,7 @@ use crate::pipeline::Verb;
 use crate::process::{Limits, StopWatch};
 use crate::run::chronicle::Chronicle;
 use crate::run::spec::{Mode, Spec};
-use crate::step::{self, Kit, Tool, Updates};
+use crate::step::{self, Fence, Kit, Tool, Updates};
 
 /// Looks, and gives back everything that steps may use. A stop request ends it at once.
 pub(crate) async fn look(
@@ -19,18 +19,32 @@ pub(crate) async fn look(
     clock: Arc<dyn Clock>,
     stop: StopWatch,
     send: Updates,
+    fence: Fence,
 ) -> Result<Kit, Failure> {
     let mut asked = stop.clone();
-    tokio::select! {
+    let config = kubeconfig::load(&Sources::file(&spec.kubeconfig), None)?;
+    let cluster = tokio::select! {
         biased;
-        _ = asked.asked() => Err(Failure::new(Code::StoppedClean, "stopped while looking at the surroundings")),
-        kit = find(spec, clock, stop, send) => kit,
-    }
+        _ = asked.asked() => return Err(stopped()),
+        cluster = Cluster::connect(&config, &spec.proxy) => cluster?,
+    };
+    // A program that is asked for its version stops by itself, and is waited for.
+    let kit = find(spec, cluster, clock, stop, send, fence).await;
+    if asked.is_asked() { Err(stopped()) } else { kit }
 }
 
-async fn find(spec: Rc<Spec>, clock: Arc<dyn Clock>, stop: StopWatch, send: Updates) -> Result<Kit, Failure> {
-    let config = kubeconfig::load(&Sources::file(&spec.kubeconfig), None)?;
-    let cluster = Cluster::connect(&config, &spec.proxy).await?;
+fn stopped() -> Failure {
+    Failure::new(Code::StoppedClean, "stopped while looking at the surroundings")
+}
+
+async fn find(
+    spec: Rc<Spec>,
+    cluster: Cluster,
+    clock: Arc<dyn Clock>,
+    stop: StopWatch,
+    send: Updates,
+    fence: Fence,
+) -> Result<Kit, Failure> {
     let mut kit = Kit {
         mode: match spec.mode {
             Mode::Act => step::Mode::Act,
@@ -54,6 +68,7 @@ async fn find(spec: Rc<Spec>, clock: Arc<dyn Clock>, stop: StopWatch, send: Upda
         redactor: spec.redactor(),
         outputs: step::Outputs::default(),
         limits: Limits { budget: spec.stop_after, ..Limits::default() },
+        fence,
         stop,
         updates: send,
         clock,

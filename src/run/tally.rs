@@ -10,7 +10,7 @@ use crate::run::translate::millis;
 
 /// Counts and what is in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub struct Tally {
     counts: Counts,
     planned: u64,
     resources: BTreeMap<String, (String, Instant)>,
@@ -20,7 +20,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Takes one event.
-    pub(crate) fn take(&mut self, event: &Event, now: Instant) {
+    pub fn take(&mut self, event: &Event, now: Instant) {
         match event {
             Event::RunPlanned(planned) => self.planned = planned.steps.len() as u64,
             Event::StepStarted(_) => self.forget(),
@@ -72,14 +72,14 @@ impl Tally {
     }
 
     /// The counts for the verdict.
-    pub(crate) fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         let mut counts = self.counts.clone();
         counts.steps.skipped = self.planned.saturating_sub(counts.steps.done + counts.steps.failed);
         counts
     }
 
     /// What is in flight now, longest first: resources, else what is waited for, else programs.
-    pub(crate) fn progress(&self, step_took: Duration, now: Instant) -> StepProgressed {
+    pub fn progress(&self, step_took: Duration, now: Instant) -> StepProgressed {
         let resources = self.resources.iter().map(|(address, (action, since))| (doing(action, address), *since));
         let waits = self.waits.iter().map(|(name, (why, since))| (format!("waiting for {name}: {why}"), *since));
         let programs = self.programs.iter().map(|(program, since)| (format!("running {program}"), *since));

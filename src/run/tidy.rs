@@ -7,9 +7,7 @@
 use std::path::Path;
 
 use crate::run::journal::BALLAST;
-
-/// The folder of the run directory for what is removed at the end.
-pub(crate) const PRIVATE: &str = "private";
+use crate::step::PRIVATE;
 
 /// Removes it all; says what could not be removed.
 pub(crate) fn tidy(run_dir: &Path, kubeconfig: &Path) -> Vec<String> {

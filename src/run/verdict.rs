@@ -78,7 +78,7 @@ fn stopped(ending: &Ending, lock: LockEnd) -> Verdict {
     } else if matches!(lock, LockEnd::Left | LockEnd::Unknown) {
         return left("stopped on request, but the lock could not be given back");
     } else {
-        Failure::new(Code::StoppedClean, "stopped on request; nothing is half done")
+        Failure::new(Code::StoppedClean, "stopped on request; everything that was begun was finished")
     };
     Verdict { outcome: RunOutcome::Stopped, failure: Some(failure) }
 }

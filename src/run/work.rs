@@ -21,7 +21,7 @@ use crate::run::machine::{Input, StepEnd};
 use crate::run::spec::{Mode, Spec};
 use crate::run::translate::Place;
 use crate::run::{keeping, surroundings};
-use crate::step::{self, Kit, Outcome, Updates};
+use crate::step::{self, Fence, Kit, Outcome, Updates};
 
 /// How an activity ended.
 pub(crate) enum Done {
@@ -35,8 +35,8 @@ pub(crate) enum Done {
     Closed(Option<Failure>),
     /// The lock was given back, or not.
     Released(Released, Duration),
-    /// The lock was left.
-    Left,
+    /// The lock was left, and why.
+    Left(&'static str),
 }
 
 /// What stirs while the engine waits.
@@ -70,6 +70,7 @@ pub(crate) struct Work {
     activity: Option<Pin<Box<dyn Future<Output = Done>>>>,
     children: BTreeMap<String, u32>,
     end: keeping::End,
+    fence: Fence,
     directly: Directly,
     begun: bool,
 }
@@ -90,6 +91,7 @@ impl Work {
             activity: None,
             children: BTreeMap::new(),
             end: keeping::End::default(),
+            fence: Fence::default(),
             directly: Directly::No,
             begun: false,
         }
@@ -172,7 +174,8 @@ impl Work {
     }
 
     fn look_around(&self) -> impl Future<Output = Result<Kit, Failure>> + use<> {
-        surroundings::look(self.spec.clone(), self.clock.clone(), self.stop.clone(), self.send.clone())
+        let (spec, clock, stop) = (self.spec.clone(), self.clock.clone(), self.stop.clone());
+        surroundings::look(spec, clock, stop, self.send.clone(), self.fence.clone())
     }
 
     pub(crate) fn fence(&mut self, index: usize) {
@@ -250,11 +253,21 @@ impl Work {
         }));
     }
 
-    pub(crate) fn leave(&mut self) {
+    /// Drops the activity where it is.
+    pub(crate) fn give_up(&mut self) {
+        self.activity = None;
+    }
+
+    /// Whether a tool was started whose end nobody saw.
+    pub(crate) fn runs_tools(&self) -> bool {
+        !self.children.is_empty()
+    }
+
+    pub(crate) fn leave(&mut self, why: &'static str) {
         if let Some(keeper) = &self.keeper {
             keeper.leave();
         }
-        self.activity = Some(Box::pin(async { Done::Left }));
+        self.activity = Some(Box::pin(async move { Done::Left(why) }));
     }
 
     /// Tells what an activity's end means, and says it to the machine.
@@ -311,8 +324,8 @@ impl Work {
                 keeping::tell_release(&released, &self.holder(), took, told);
                 Input::Released
             }
-            Done::Left => {
-                self.end.leave(&self.holder, "the run was ended by force", told);
+            Done::Left(why) => {
+                self.end.leave(&self.holder, why, told);
                 Input::Released
             }
         }
@@ -346,6 +359,7 @@ impl Work {
     }
 
     fn lose(&mut self, lost: &Lost, failure: &Failure, told: &mut Chronicle) {
+        self.fence.fall();
         if self.end.lock != LockEnd::Lost {
             self.end.lose(lost);
             keeping::tell_loss(lost, failure, told);

@@ -11,7 +11,7 @@ use crate::clock::human;
 use crate::failure::{Code, Failure};
 use crate::process::{Ended, Exit, Fate, Manner, Update, Why};
 use crate::step::halt::{Asked, stopped, was_stopped};
-use crate::step::invoke::{Call, Raw, Tail};
+use crate::step::invoke::{Call, Kept, Raw, Tail};
 use crate::step::{Kit, Mode, Outcome, Stopped};
 
 /// Builds the bundle's images, if that was asked for. Needs no lock.
@@ -85,10 +85,10 @@ async fn run(kit: &Kit, job: &Job<'_>) -> Result<Duration, Outcome> {
         raw: Raw::AsAsked,
         about: None,
     };
-    let mut tail = Tail::default();
+    let (mut kept, mut tail) = (Kept::default(), Tail::default());
     let heard = |update: Update| {
-        if let Update::Line { text, .. } = &update {
-            tail.push(text);
+        if let Some(line) = kept.take(&kit.redactor, &update) {
+            tail.push(&line);
         }
         Some(update)
     };

@@ -23,7 +23,7 @@ use crate::step::helm_plan;
 use crate::step::helm_release::{About, Act, Proof, Repair, Revision, decide, look_for_proof};
 use crate::step::helm_says::{Heard, Says, signs};
 use crate::step::helm_values::values;
-use crate::step::invoke::{Call, Done, PRIVATE, Raw, make_folder, write_private};
+use crate::step::invoke::{Call, Done, Kept, PRIVATE, Raw, make_folder, write_private};
 use crate::step::readiness::tell_meanwhile;
 use crate::step::{Kit, Mode, Outcome, Severity, Stopped, Tool, Update};
 
@@ -142,7 +142,7 @@ impl Work<'_> {
     pub(crate) async fn consider(&self, history: &[Revision]) -> Result<Option<HalfDone>, End> {
         let Some(last) = history.last().filter(|last| last.is_half_done()) else { return Ok(None) };
         let (kit, release) = (self.kit, self.chart.release.as_str());
-        let proof = look_for_proof(&kit.run_dir, &self.about(0, Act::Advance), last.revision);
+        let proof = look_for_proof(&kit.run_dir, &self.about(0, Act::Advance), last);
         let (now, shown) = match &proof {
             Proof::Ended => (kit.clock.wall(), "the Helm that left it has ended on this machine"),
             Proof::Lives { .. } => (kit.clock.wall(), "the Helm that left it is at work"),
@@ -234,18 +234,24 @@ impl Work<'_> {
 
     /// Runs Helm and reads what it says.
     pub(crate) async fn hear(&self, call: Call) -> Result<(Says, Done), Failure> {
-        let mut says = Says::default();
+        let (mut kept, mut says) = (Kept::default(), Says::default());
         let secret = call.raw == Raw::Secret;
         let done = call
-            .run(self.kit, |update| match says.take(update) {
-                Heard::Said(said) => {
-                    if let Some(update) = said {
-                        self.kit.updates.send(update);
-                    }
-                    None
+            .run(self.kit, |update| {
+                let line = kept.take(&self.kit.redactor, &update);
+                if let Said::Line { stream: Stream::Stdout, .. } = update {
+                    return (!secret).then_some(update);
                 }
-                Heard::Text(Said::Line { stream: Stream::Stdout, .. }) if secret => None,
-                Heard::Text(update) => Some(update),
+                let Some(text) = line else { return Some(update) };
+                match says.take(&text) {
+                    Heard::Text => Some(update),
+                    Heard::Said(said) => {
+                        if let Some(update) = said {
+                            self.kit.updates.send(update);
+                        }
+                        None
+                    }
+                }
             })
             .await?;
         Ok((says, done))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::process::{Stream, Update, Why};
+use crate::process::Why;
 
 fn ended(exit: Exit, why: Option<Why>) -> Ended {
     Ended {
@@ -29,8 +29,7 @@ fn unread() -> Left {
 fn said(lines: &[&str]) -> Says {
     let mut says = Says::default();
     for line in lines {
-        let text = (*line).to_owned();
-        says.take(Update::Line { stream: Stream::Stderr, text, lossy: false, more: false });
+        says.take(line);
     }
     says
 }

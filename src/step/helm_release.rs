@@ -118,15 +118,15 @@ pub(crate) enum Act {
 }
 
 impl About {
-    /// Whether it can have left this revision as it is.
-    fn may_have_left(&self, wanted: &About, revision: u64) -> bool {
+    /// Whether it can have left this revision as it is: an uninstall works on the last one, all else makes the next.
+    fn may_have_left(&self, wanted: &About, left: &Revision) -> bool {
         let same =
             (&self.server, &self.namespace, &self.release) == (&wanted.server, &wanted.namespace, &wanted.release);
-        let made = match self.act {
-            Act::Advance => self.before + 1,
-            Act::Uninstall => self.before,
-        };
-        same && made == revision
+        let by_uninstall = left.status == "uninstalling";
+        match self.act {
+            Act::Advance => same && !by_uninstall && self.before + 1 == left.revision,
+            Act::Uninstall => same && by_uninstall && self.before == left.revision,
+        }
     }
 }
 
@@ -147,7 +147,7 @@ pub(crate) enum Proof {
 }
 
 /// Looks through the run directories beside this run's for the Helm that left this revision.
-pub(crate) fn look_for_proof(run_dir: &Path, wanted: &About, revision: u64) -> Proof {
+pub(crate) fn look_for_proof(run_dir: &Path, wanted: &About, left: &Revision) -> Proof {
     let mut proof = Proof::None;
     let runs = run_dir.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
     for run in runs {
@@ -157,7 +157,7 @@ pub(crate) fn look_for_proof(run_dir: &Path, wanted: &About, revision: u64) -> P
             let Some(base) = path.to_str().and_then(|path| path.strip_suffix(ABOUT)) else { continue };
             let about = fs::read(about_path(Path::new(base))).ok();
             let about = about.and_then(|text| serde_json::from_slice::<About>(&text).ok());
-            if !about.is_some_and(|about| about.may_have_left(wanted, revision)) {
+            if !about.is_some_and(|about| about.may_have_left(wanted, left)) {
                 continue;
             }
             match seen(Path::new(base)) {

@@ -64,8 +64,11 @@ fn the_history_of_both_helms_is_read() {
     assert!(history[0].is_half_done() && history[0].updated.is_some());
 }
 
+/// A record, and the ending that its file was renamed to; none when it was never written.
+type Written<'a> = Option<(&'a Recorded, &'a str)>;
+
 /// A run directory beside ours, with one Helm in it.
-fn run(folder: &Path, name: &str, about: &About, record: Option<(&Recorded, &str)>) {
+fn run(folder: &Path, name: &str, about: &About, record: Written<'_>) {
     let tools = folder.join(name).join(RECORDS);
     make_folder(&tools).expect("made");
     let base = tools.join("helm-upgrade");
@@ -90,7 +93,7 @@ fn only_the_run_that_made_the_revision_proves_anything() {
     let over = Recorded { started: mine.started + 1, ..mine.clone() };
     let elsewhere = Recorded { place: "another machine".to_owned(), ..over.clone() };
     let lives = Proof::Lives { name: "helm upgrade".to_owned(), pid: mine.pid };
-    let cases: [(About, Option<(&Recorded, &str)>, Proof); 9] = [
+    let cases: [(About, Written<'_>, Proof); 8] = [
         (about("dc-demo", 1, Act::Advance), Some((&over, "")), Proof::Ended),
         (about("dc-demo", 1, Act::Advance), Some((&mine, ".ended")), Proof::Ended),
         (about("dc-demo", 1, Act::Advance), Some((&mine, ".interrupted")), lives),
@@ -98,14 +101,20 @@ fn only_the_run_that_made_the_revision_proves_anything() {
         (about("dc-demo", 1, Act::Advance), None, Proof::None),
         (about("dc-demo", 2, Act::Advance), Some((&over, "")), Proof::None),
         (about("dc-other", 1, Act::Advance), Some((&over, "")), Proof::None),
-        (about("dc-demo", 2, Act::Uninstall), Some((&over, "")), Proof::Ended),
-        (about("dc-demo", 1, Act::Uninstall), Some((&over, "")), Proof::None),
+        (about("dc-demo", 2, Act::Uninstall), Some((&over, "")), Proof::None),
     ];
     for (about, record, expected) in cases {
         let folder = tempfile::tempdir().expect("a folder");
         run(folder.path(), "before", &about, record);
-        let found = look_for_proof(&folder.path().join("ours"), &wanted, 2);
+        let found = look_for_proof(&folder.path().join("ours"), &wanted, &revision(2, "pending-upgrade"));
         assert_eq!(found, expected, "{about:?} {record:?}");
+    }
+    // A release that is being uninstalled was left so by an uninstall, not by the upgrade that made its revision.
+    for (act, before, expected) in [(Act::Uninstall, 2, Proof::Ended), (Act::Advance, 1, Proof::None)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        run(folder.path(), "before", &about("dc-demo", before, act), Some((&over, "")));
+        let found = look_for_proof(&folder.path().join("ours"), &wanted, &revision(2, "uninstalling"));
+        assert_eq!(found, expected, "{act:?}");
     }
 }
 
@@ -122,5 +131,5 @@ fn one_helm_that_cannot_be_seen_outweighs_one_that_has_ended() {
     let mine = Recorded::of(std::process::id(), "helm upgrade", "run/step");
     run(folder.path(), "first", &about, Some((&mine, ".ended")));
     run(folder.path(), "second", &about, None);
-    assert_eq!(look_for_proof(&folder.path().join("ours"), &about, 1), Proof::None);
+    assert_eq!(look_for_proof(&folder.path().join("ours"), &about, &revision(1, "pending-install")), Proof::None);
 }

@@ -1,6 +1,6 @@
 //! Reads what Helm says: warnings, its one error, and that it was cancelled.
 
-use crate::process::{self, Sign, Stream};
+use crate::process::Sign;
 use crate::step::{Severity, Update};
 
 /// What one line tells about Helm.
@@ -24,15 +24,14 @@ const MOST_CAUSES: usize = 10;
 /// What a line becomes.
 pub(crate) enum Heard {
     /// It is to be handed on as it is.
-    Text(process::Update),
+    Text,
     /// It was understood.
     Said(Option<Update>),
 }
 
 impl Says {
-    /// Takes one update of the process.
-    pub(crate) fn take(&mut self, update: process::Update) -> Heard {
-        let process::Update::Line { stream: Stream::Stderr, text, .. } = &update else { return Heard::Text(update) };
+    /// Takes one line of standard error.
+    pub(crate) fn take(&mut self, text: &str) -> Heard {
         if let Some(error) = text.strip_prefix("Error: ") {
             self.error = vec![error.to_owned()];
             return Heard::Said(None);
@@ -44,11 +43,11 @@ impl Says {
         }
         if !self.error.is_empty() {
             if self.error.len() < MOST {
-                self.error.push(text.clone());
+                self.error.push(text.to_owned());
             }
             return Heard::Said(None);
         }
-        Heard::Text(update)
+        Heard::Text
     }
 
     /// The error's first line, without the words that say which command it was.
@@ -152,10 +151,9 @@ mod tests {
     use super::*;
 
     fn hear(says: &mut Says, text: &str) -> Option<Update> {
-        let line = process::Update::Line { stream: Stream::Stderr, text: text.to_owned(), lossy: false, more: false };
-        match says.take(line) {
+        match says.take(text) {
             Heard::Said(said) => said,
-            Heard::Text(_) => Some(Update::Note("text".to_owned())),
+            Heard::Text => Some(Update::Note("text".to_owned())),
         }
     }
 

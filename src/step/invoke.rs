@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::failure::{Code, Failure};
 use crate::process::{self, Ended, Manner, Room, Sign, Sink, Spec};
+use crate::redact::Redactor;
 use crate::step::{Kit, Update};
 
 /// The folder of the run directory for what is removed at the run's end: variables, values, copies, saved plans.
@@ -183,7 +184,7 @@ impl Files {
             process::Recorded::read(&records.join(stem)).is_ok_and(|record| record.is_some())
                 || output.join(format!("{stem}.stdout")).exists()
         };
-        let stem = (1..)
+        let stem = (1..=u32::MAX)
             .map(|number| if number == 1 { slug.clone() } else { format!("{slug}-{number}") })
             .find(|stem| !taken(stem))
             .expect("the numbers do not end");
@@ -278,9 +279,27 @@ impl<H: FnMut(process::Update) -> Option<process::Update>> Sink for Forward<'_, 
     fn room(&self) -> Room {
         self.kit.updates.room()
     }
+}
 
-    fn cut(&self, line: &[u8], at: usize) -> usize {
-        self.kit.redactor.safe_cut(line, at)
+/// Lines as they may be kept for a failure: without secrets. Of a line in several pieces only the first is kept, up to
+/// where a secret may lie across the border to the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    inside: [bool; 2],
+}
+
+impl Kept {
+    /// Takes what a program said; the line to keep, if this piece begins one.
+    pub(crate) fn take(&mut self, redactor: &Redactor, update: &process::Update) -> Option<String> {
+        let process::Update::Line { stream, text, more, .. } = update else { return None };
+        let inside = match stream {
+            process::Stream::Stdout => &mut self.inside[0],
+            process::Stream::Stderr => &mut self.inside[1],
+        };
+        let is_first = !std::mem::replace(inside, *more);
+        let end = if *more { redactor.safe_cut(text.as_bytes(), text.len()) } else { text.len() };
+        let whole = text.get(..end).unwrap_or_default();
+        is_first.then(|| redactor.text(whole).into_owned())
     }
 }
 
@@ -292,8 +311,9 @@ pub(crate) struct Tail {
 
 impl Tail {
     const MOST: usize = 20;
+    const LONGEST: usize = 1000;
 
-    /// Keeps a line, and forgets the oldest. It is not cut: half of a secret in it would not be known for one.
+    /// Keeps a line, and forgets the oldest.
     pub(crate) fn push(&mut self, line: &str) {
         if line.trim().is_empty() {
             return;
@@ -301,7 +321,7 @@ impl Tail {
         if self.lines.len() == Tail::MOST {
             self.lines.pop_front();
         }
-        self.lines.push_back(line.to_owned());
+        self.lines.push_back(line.chars().take(Tail::LONGEST).collect());
     }
 
     /// The last few lines, oldest first.
@@ -319,6 +339,23 @@ mod tests {
         let names = ["tofu apply", "verify: API answers!", "../../etc/passwd", "…", ".hidden", "a//b"];
         let slugs = ["tofu-apply", "verify-api-answers", "etc-passwd", "tool", "hidden", "a-b"];
         assert_eq!(names.map(slug), slugs);
+    }
+
+    #[test]
+    fn a_secret_across_the_border_of_two_pieces_is_not_kept_in_halves() {
+        let redactor = Redactor::default();
+        redactor.add("password", "zebra-crossing");
+        let mut kept = Kept::default();
+        let mut take = |stream, text: &str, more| {
+            kept.take(&redactor, &process::Update::Line { stream, text: text.to_owned(), lossy: false, more })
+        };
+        let (out, err) = (process::Stream::Stdout, process::Stream::Stderr);
+        assert_eq!(take(out, "it is zebra-crossing here", false).as_deref(), Some("it is [redacted] here"));
+        assert_eq!(take(out, "it is zebra-cro", true).as_deref(), Some("it is "));
+        assert_eq!(take(err, "meanwhile", false).as_deref(), Some("meanwhile"));
+        assert_eq!(take(out, "ssing, and", true), None);
+        assert_eq!(take(out, " on", false), None);
+        assert_eq!(take(out, "next", false).as_deref(), Some("next"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::cluster::instances::{Declared, LINEAGE, PHASE, Phase};
 use crate::cluster::record::{Progress, Record, SCHEMA};
 use crate::failure::{Code, Failure};
 use crate::step::halt::drive;
-use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, Update};
+use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, Update, origin};
 
 /// Checks that the install record is ours to write and writes that an install began. In a dry run only checks.
 pub(in crate::step) async fn begin_install(kit: &Kit) -> Result<(), Failure> {
@@ -160,7 +160,11 @@ async fn write_phase(kit: &Kit, declared: &Found, phase: Phase) -> Result<(), Fa
         let message = format!("the instance \"{name}\" is not {} any more", phase.word());
         return Err(Failure::new(Code::CannotTell, message).cause("another run has marked it Destroying meanwhile"));
     }
-    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &[(PHASE, phase.word())]).await?;
+    // One that is recorded already stays: who was refused because its state is another one comes here too.
+    let lineage = origin::of_instance(kit).filter(|_| declared.lineage.is_none());
+    let annotations: Vec<(&str, &str)> =
+        std::iter::once((PHASE, phase.word())).chain(lineage.as_deref().map(|lineage| (LINEAGE, lineage))).collect();
+    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &annotations).await?;
     let object = ObjectName { kind: "Instance".to_owned(), namespace: None, name: name.to_owned() };
     kit.updates.send(Update::Object { object, change: ObjectChange::Configured, taken_over: Vec::new() });
     Ok(())

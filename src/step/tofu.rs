@@ -20,10 +20,10 @@ use crate::process::{Manner, Stop};
 use crate::redact::Secret;
 use crate::step::invoke::{Call, Done, PRIVATE, Raw, Tail, make_folder, write_private};
 use crate::step::tofu_end::{self, Applied};
-use crate::step::tofu_root::{copy, declared_backend};
+use crate::step::tofu_root::{Backend, copy, declared_backend};
 use crate::step::tofu_state::{self, Owner, Part, StateFile};
 use crate::step::tofu_ui::{Heard, Ui, signs};
-use crate::step::{Kit, Mode, Outcome, Severity, Stopped, Tool, Update};
+use crate::step::{Kit, Mode, Outcome, Severity, Stopped, Tool, Update, origin};
 
 /// The file in which a bundle pins its providers.
 const LOCK_FILE: &str = ".terraform.lock.hcl";
@@ -68,7 +68,7 @@ impl Outputs {
 pub fn refuse_local_state(bundle: &Bundle) -> Result<(), Failure> {
     let infrastructure = bundle.instance.as_ref().and_then(|instance| instance.infrastructure.as_ref());
     for root in bundle.prerequisites.iter().chain(infrastructure) {
-        if is_local(declared_backend(&root.dir).as_deref()) {
+        if is_local(declared_backend(&root.dir).as_ref()) {
             let name = root.dir.strip_prefix(&bundle.root).unwrap_or(&root.dir);
             let sentence =
                 format!("`{}` keeps its OpenTofu state on this machine, which a CI job loses", name.display());
@@ -80,8 +80,9 @@ pub fn refuse_local_state(bundle: &Bundle) -> Result<(), Failure> {
     Ok(())
 }
 
-fn is_local(backend: Option<&str>) -> bool {
-    matches!(backend, None | Some("local"))
+/// Whether a root keeps its state on this machine.
+pub(in crate::step) fn is_local(backend: Option<&Backend>) -> bool {
+    backend.is_none_or(|backend| backend.kind == "local")
 }
 
 /// Applies a root of the bundle; in a dry run, plans it.
@@ -133,7 +134,7 @@ struct Work<'a> {
     part: Part,
     root: &'a Root,
     tofu: &'a Tool,
-    backend: Option<String>,
+    backend: Option<Backend>,
 }
 
 impl Work<'_> {
@@ -141,13 +142,14 @@ impl Work<'_> {
         let kit = self.kit;
         let state_dir = kit.state_dir.as_path();
         tofu_state::refuse_errored(self.part, state_dir)?;
-        let owner = Owner::of(kit).await?;
         if self.has_local_state() {
+            let owner = Owner::of(kit).await?;
             owner.check(self.part, state_dir)?;
+            origin::refuse_another(kit, self.part).await?;
+            owner.take(self.part, state_dir)?;
+            self.check_state();
         }
-        let cwd = self.prepare()?;
-        owner.take(self.part, state_dir)?;
-        self.check_state();
+        let cwd = self.prepare().await?;
         self.init(&cwd).await?;
         self.go_on()?;
         let mut args = words(&["apply", "-json", "-input=false", "-auto-approve"]);
@@ -155,6 +157,7 @@ impl Work<'_> {
         args.extend(self.common(&self.part.state(state_dir)));
         let (ui, tail, done) = self.run("apply", args, &cwd, Manner::OpenTofu).await?;
         tofu_state::make_private(state_dir);
+        origin::write_down(kit, self.part).await;
         let unsaved = self.rescue(&ui, &done, &cwd);
         let name = self.name();
         let applied = Applied { name: &name, ui: &ui, tail: &tail, ended: &done.ended, unsaved: unsaved.as_deref() };
@@ -168,7 +171,7 @@ impl Work<'_> {
 
     async fn plan(&self) -> Result<Outcome, End> {
         let kit = self.kit;
-        if let Some(backend) = self.backend.as_deref().filter(|backend| WRITTEN_BY_INIT.contains(backend)) {
+        if let Some(backend) = self.written_by_init().await? {
             self.unknown_outputs();
             return Ok(Outcome::Nothing(format!(
                 "cannot plan without writing: `{}` keeps its state in a `{backend}` backend, and initialising that may write to it",
@@ -178,9 +181,10 @@ impl Work<'_> {
         let state = self.part.state(&kit.state_dir);
         if self.has_local_state() {
             Owner::of(kit).await?.check(self.part, &kit.state_dir)?;
+            origin::refuse_another(kit, self.part).await?;
             self.check_state();
         }
-        let cwd = self.prepare()?;
+        let cwd = self.prepare().await?;
         let copied = kit.run_dir.join(PRIVATE).join(format!("{}.planned.tfstate", self.part.word()));
         if let Ok(bytes) = std::fs::read(&state) {
             write_private(&copied, &bytes)?;
@@ -206,17 +210,31 @@ impl Work<'_> {
         ))
     }
 
+    /// The kind of the backend, if initialising it might write. A `kubernetes` backend is written to once only: its
+    /// state is there afterwards.
+    async fn written_by_init(&self) -> Result<Option<&str>, Failure> {
+        let Some(backend) = self.backend.as_ref().filter(|backend| WRITTEN_BY_INIT.contains(&&*backend.kind)) else {
+            return Ok(None);
+        };
+        if let Some((namespace, name)) = backend.secret()
+            && self.kit.cluster.has_secret(&namespace, &name).await?
+        {
+            return Ok(None);
+        }
+        Ok(Some(&backend.kind))
+    }
+
     /// How people call the root: its path in the bundle.
     fn name(&self) -> String {
         self.root.dir.strip_prefix(&self.kit.bundle.root).unwrap_or(&self.root.dir).display().to_string()
     }
 
     fn has_local_state(&self) -> bool {
-        is_local(self.backend.as_deref())
+        is_local(self.backend.as_ref())
     }
 
     /// Makes the copy and the variables file.
-    fn prepare(&self) -> Result<PathBuf, Failure> {
+    async fn prepare(&self) -> Result<PathBuf, Failure> {
         let private = self.kit.run_dir.join(PRIVATE);
         make_folder(&private)?;
         let mut variables: Map<String, Value> = self.root.vars.clone();
@@ -225,7 +243,10 @@ impl Work<'_> {
         }
         let text = serde_json::to_vec(&variables).expect("variables can be written as JSON");
         write_private(&self.variables(), &text)?;
-        copy(&self.kit.bundle.root, &self.root.dir, &private.join(self.part.word()))
+        let (bundle, root, to) = (self.kit.bundle.root.clone(), self.root.dir.clone(), private.join(self.part.word()));
+        // A bundle may be large, and meanwhile signals and the lock's changes have to be heard.
+        let copied = tokio::task::spawn_blocking(move || copy(&bundle, &root, &to)).await;
+        copied.expect("nobody cancels the copy, and it does not panic")
     }
 
     fn variables(&self) -> PathBuf {
@@ -235,7 +256,7 @@ impl Work<'_> {
     /// Says what a state file of a killed apply means.
     fn check_state(&self) {
         let path = self.part.state(&self.kit.state_dir);
-        if !self.has_local_state() || StateFile::look(&path) != StateFile::Empty {
+        if StateFile::look(&path) != StateFile::Empty {
             return;
         }
         self.kit.updates.send(Update::Diagnostic {
@@ -277,7 +298,7 @@ impl Work<'_> {
         let mut sentence = format!("`{}` ships no {LOCK_FILE}: OpenTofu chose {}", self.name(), chosen.join(", "));
         if self.kit.mode == Mode::Act {
             let path = self.kit.state_dir.join(format!("{}{LOCK_FILE}", self.part.word()));
-            match write_private(&path, text.as_bytes()) {
+            match make_folder(&self.kit.state_dir).and_then(|()| write_private(&path, text.as_bytes())) {
                 Ok(()) => sentence.push_str(&format!("; its choice is kept in {}", path.display())),
                 Err(failure) => tracing::warn!(%failure, "the choice of providers could not be kept"),
             }
@@ -315,7 +336,9 @@ impl Work<'_> {
         let done = call
             .run(self.kit, |update| match ui.take(update) {
                 Heard::Said(said) => {
-                    said.into_iter().for_each(|update| self.kit.updates.send(update));
+                    for update in said {
+                        self.kit.updates.send(update);
+                    }
                     None
                 }
                 Heard::Text(update) => {
@@ -376,7 +399,8 @@ impl Work<'_> {
             }
         }
         let complete = ui.outputs().values().all(|output| !output.sensitive && output.value.is_some());
-        if complete {
+        // After a stop no step follows that could need them.
+        if complete || self.kit.stop.is_asked() {
             return Ok(());
         }
         let mut args = words(&["output", "-json"]);
@@ -397,7 +421,9 @@ impl Work<'_> {
             })
             .await?;
         if !done.ended.exit.is_success() {
-            self.go_on()?;
+            if self.kit.stop.is_asked() {
+                return Ok(());
+            }
             let sentence = format!("the outputs of `{}` could not be read", self.name());
             return Err(tofu_end::explain(sentence, &Ui::default(), &tail, &done.ended).into());
         }
@@ -451,7 +477,7 @@ fn chosen_providers(lock: &str) -> Vec<String> {
         let quoted = || line.split('"').nth(1).map(str::to_owned);
         if line.starts_with("provider ") {
             // The registry is left out where it is the usual one: it is the first part of three.
-            provider = quoted().map(|address| address.splitn(2, '/').nth(1).unwrap_or(&address).to_owned());
+            provider = quoted().map(|address| address.split_once('/').map_or(&*address, |(_, name)| name).to_owned());
         } else if line.trim_start().starts_with("version ") {
             chosen.extend(provider.take().zip(quoted()).map(|(name, version)| format!("{name} {version}")));
         }

@@ -3,6 +3,7 @@
 //! All of the bundle is copied, not the root alone: a root may use modules, templates and scripts elsewhere in it. What
 //! another run of OpenTofu or a version control system left there stays behind.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,56 +56,97 @@ fn is_left_behind(name: &str) -> bool {
     matches!(name, ".git" | ".terraform" | "errored.tfstate" | "terraform.tfstate" | "terraform.tfstate.backup")
 }
 
-/// The backend that a root declares: `local`, `s3`, `kubernetes`, `cloud`…; none when it declares none.
+/// Where a root keeps its state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Backend {
+    /// `local`, `s3`, `kubernetes`, `cloud`…
+    pub(crate) kind: String,
+    /// Its settings, as far as they are written out; none stands for one that has to be worked out.
+    pub(crate) settings: BTreeMap<String, Option<String>>,
+}
+
+impl Backend {
+    fn of(kind: &str) -> Backend {
+        Backend { kind: kind.to_owned(), settings: BTreeMap::new() }
+    }
+
+    /// Namespace and name of the secret that carries the state of a `kubernetes` backend in the run's own cluster;
+    /// none when that cannot be told.
+    pub(crate) fn secret(&self) -> Option<(String, String)> {
+        let known = ["secret_suffix", "namespace", "labels"];
+        if self.kind != "kubernetes" || self.settings.keys().any(|name| !known.contains(&name.as_str())) {
+            return None;
+        }
+        let suffix = self.settings.get("secret_suffix")?.as_ref()?;
+        let namespace = match self.settings.get("namespace") {
+            Some(namespace) => namespace.clone()?,
+            None => "default".to_owned(),
+        };
+        Some((namespace, format!("tfstate-default-{suffix}")))
+    }
+}
+
+/// The backend that a root declares; none when it declares none.
 ///
 /// The files are read as text, before OpenTofu looks at them: whether state is local has to be known before the lock.
-pub(crate) fn declared_backend(root: &Path) -> Option<String> {
+pub(crate) fn declared_backend(root: &Path) -> Option<Backend> {
     let entries = fs::read_dir(root).ok()?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort();
     files.iter().find_map(|path| {
         let name = path.file_name()?.to_str()?;
-        let text = || fs::read_to_string(path).ok();
-        if name.ends_with(".tf.json") || name.ends_with(".tofu.json") {
-            in_json(&text()?)
-        } else if name.ends_with(".tf") || name.ends_with(".tofu") {
-            in_hcl(&text()?)
-        } else {
-            None
-        }
+        let (name, read): (&str, fn(&str) -> Option<Backend>) = match name.strip_suffix(".json") {
+            Some(name) => (name, in_json),
+            None => (name, in_hcl),
+        };
+        let (_, language) = name.rsplit_once('.')?;
+        matches!(language, "tf" | "tofu").then(|| read(&fs::read_to_string(path).ok()?)).flatten()
     })
 }
 
-fn in_json(text: &str) -> Option<String> {
+fn in_json(text: &str) -> Option<Backend> {
     let file: serde_json::Value = serde_json::from_str(text).ok()?;
     let settings = file.get("terraform")?;
     // A block may be written as one object or as a list of them.
     let blocks = settings.as_array().map_or_else(|| std::slice::from_ref(settings), Vec::as_slice);
     blocks.iter().find_map(|block| {
         if block.get("cloud").is_some() {
-            return Some("cloud".to_owned());
+            return Some(Backend::of("cloud"));
         }
         let backend = block.get("backend")?;
         let backend = backend.as_array().and_then(|list| list.first()).unwrap_or(backend);
-        backend.as_object()?.keys().next().cloned()
+        let (kind, settings) = backend.as_object()?.iter().next()?;
+        let settings = settings.as_array().and_then(|list| list.first()).unwrap_or(settings);
+        let literal = |value: &serde_json::Value| value.as_str().and_then(literal);
+        let settings = settings.as_object().into_iter().flatten();
+        Some(Backend {
+            kind: kind.clone(),
+            settings: settings.map(|(name, value)| (name.clone(), literal(value))).collect(),
+        })
     })
 }
 
+/// A text that stands for itself.
+fn literal(text: &str) -> Option<String> {
+    (!text.contains("${") && !text.contains("%{")).then(|| text.to_owned())
+}
+
 /// Looks for `backend "TYPE" {` or `cloud {` directly in a `terraform {`.
-fn in_hcl(text: &str) -> Option<String> {
+fn in_hcl(text: &str) -> Option<Backend> {
     let mut depth = 0_usize;
     let mut within = false;
     let mut last: Vec<Token> = Vec::new();
-    for token in (Tokens { rest: text }) {
+    let mut tokens = Tokens { rest: text };
+    while let Some(token) = tokens.next() {
         match &token {
             Token::Open => {
                 match last.as_slice() {
                     [.., Token::Word(word)] if depth == 0 && word == "terraform" => within = true,
                     [.., Token::Word(word), Token::Text(label)] if within && depth == 1 && word == "backend" => {
-                        return Some(label.clone());
+                        return Some(Backend { kind: label.clone(), settings: settings(&mut tokens) });
                     }
                     [.., Token::Word(word)] if within && depth == 1 && word == "cloud" => {
-                        return Some("cloud".to_owned());
+                        return Some(Backend::of("cloud"));
                     }
                     _ => {}
                 }
@@ -114,7 +156,7 @@ fn in_hcl(text: &str) -> Option<String> {
                 depth = depth.saturating_sub(1);
                 within &= depth > 0;
             }
-            Token::Word(_) | Token::Text(_) | Token::Other => {}
+            Token::Word(_) | Token::Text(_) | Token::Equals | Token::Other => {}
         }
         last.push(token);
         if last.len() > 2 {
@@ -124,12 +166,46 @@ fn in_hcl(text: &str) -> Option<String> {
     None
 }
 
+/// The settings of a block whose opening brace was passed.
+fn settings(tokens: &mut Tokens<'_>) -> BTreeMap<String, Option<String>> {
+    let mut found = BTreeMap::new();
+    let mut depth = 0_usize;
+    let mut before: Option<Token> = None;
+    while let Some(token) = tokens.next() {
+        match (&before, &token) {
+            (_, Token::Close) if depth == 0 => break,
+            (_, Token::Close) => depth -= 1,
+            (Some(Token::Word(name)), Token::Open) if depth == 0 => {
+                found.insert(name.clone(), None);
+                depth += 1;
+            }
+            (_, Token::Open) => depth += 1,
+            (Some(Token::Word(name)), Token::Equals) if depth == 0 => {
+                let name = name.clone();
+                let value = match tokens.next() {
+                    Some(Token::Text(text)) => literal(&text),
+                    Some(Token::Open) => {
+                        depth += 1;
+                        None
+                    }
+                    Some(_) | None => None,
+                };
+                found.insert(name, value);
+            }
+            (_, _) => {}
+        }
+        before = Some(token);
+    }
+    found
+}
+
 #[derive(Debug, PartialEq)]
 enum Token {
     Word(String),
     Text(String),
     Open,
     Close,
+    Equals,
     Other,
 }
 
@@ -182,6 +258,7 @@ impl Tokens<'_> {
         match first {
             '{' => Token::Open,
             '}' => Token::Close,
+            '=' => Token::Equals,
             _ => Token::Other,
         }
     }
@@ -244,7 +321,7 @@ mod tests {
             ("", None),
         ];
         for (text, expected) in found {
-            assert_eq!(in_hcl(text).as_deref(), expected, "{text}");
+            assert_eq!(in_hcl(text).map(|backend| backend.kind).as_deref(), expected, "{text}");
         }
     }
 
@@ -258,8 +335,32 @@ mod tests {
             ("not json", None),
         ];
         for (text, expected) in found {
-            assert_eq!(in_json(text).as_deref(), expected, "{text}");
+            assert_eq!(in_json(text).map(|backend| backend.kind).as_deref(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn the_secret_of_a_kubernetes_backend_is_known_only_when_it_is_written_out() {
+        let block = |settings: &str| format!("terraform {{\n  backend \"kubernetes\" {{\n{settings}\n  }}\n}}\n");
+        let found = [
+            ("secret_suffix = \"a\"", Some(("default", "tfstate-default-a"))),
+            ("namespace = \"n\"\n labels = { x = \"y\" }\n secret_suffix = \"a\"", Some(("n", "tfstate-default-a"))),
+            ("secret_suffix = var.suffix", None),
+            ("secret_suffix = \"${var.a}-b\"", None),
+            ("secret_suffix = \"a\"\n namespace = local.n", None),
+            ("secret_suffix = \"a\"\n config_path = \"elsewhere\"", None),
+            ("secret_suffix = \"a\"\n in_cluster_config = true", None),
+            ("secret_suffix = \"a\"\n exec {\n command = \"x\"\n }", None),
+            ("", None),
+        ];
+        for (settings, expected) in found {
+            let secret = in_hcl(&block(settings)).and_then(|backend| backend.secret());
+            let secret = secret.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
+            assert_eq!(secret, expected, "{settings}");
+        }
+        let json = r#"{"terraform":{"backend":{"kubernetes":{"secret_suffix":"a","namespace":"n"}}}}"#;
+        let secret = in_json(json).and_then(|backend| backend.secret());
+        assert_eq!(secret, Some(("n".to_owned(), "tfstate-default-a".to_owned())));
     }
 
     #[test]

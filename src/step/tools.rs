@@ -114,7 +114,11 @@ async fn ask(kit: &Kit, path: &Path, args: &[&str]) -> Result<Vec<String>, Failu
             None
         })
         .await
-        .map_err(|failure| Failure { code: Code::ToolMissing, ..failure })?;
+        .map_err(|failure| match failure.code {
+            // It is there, and the system cannot run it.
+            Code::CommandFailed => Failure { code: Code::ToolUnsuitable, ..failure },
+            _ => failure,
+        })?;
     if done.ended.exit.is_success() {
         return Ok(said);
     }

@@ -27,7 +27,7 @@ const TABLE: &[(&str, &[&str])] = &[
             "signal", "step",
         ],
     ),
-    ("front", &["clock", "event", "failure", "redact", "report", "run", "signal"]),
+    ("front", &["clock", "event", "failure", "pipeline", "redact", "report", "run", "signal"]),
     ("cli", &["failure"]),
     (
         "commands",

@@ -12,17 +12,14 @@ use crate::failure::{Code, Failure};
 use crate::run::{JOURNAL, make_ballast};
 
 /// The run's folder. It is removed again when the command never became a run.
+#[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,
     ours: bool,
+    kept: bool,
 }
 
 impl RunFolder {
-    /// No folder yet.
-    pub(crate) fn none() -> RunFolder {
-        RunFolder { path: PathBuf::new(), ours: false }
-    }
-
     /// Makes the folder, readable by this user alone, with its ballast.
     pub(crate) fn make(
         given: Option<&Path>,
@@ -39,7 +36,7 @@ impl RunFolder {
             return Err(Failure::new(Code::OptionInvalid, sentence).hint("give each run a folder of its own"));
         }
         let ours = !path.exists();
-        let folder = RunFolder { path, ours };
+        let folder = RunFolder { path, ours, kept: false };
         folder.prepare().map_err(|error| {
             let sentence = format!("the run directory {} cannot be used", folder.path.display());
             Failure::new(Code::RunDirUnusable, sentence).because(&error)
@@ -57,15 +54,20 @@ impl RunFolder {
         &self.path
     }
 
-    /// The run began: the folder stays.
+    /// The run begins: from here on the folder stays, whatever becomes of this process.
     pub(crate) fn keep(&mut self) {
-        self.ours = false;
+        self.kept = true;
+    }
+
+    /// The run did not begin after all.
+    pub(crate) fn give_up(&mut self) {
+        self.kept = false;
     }
 }
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
-        if self.ours {
+        if self.ours && !self.kept {
             let _ = fs::remove_dir_all(&self.path);
         }
     }

@@ -8,7 +8,7 @@ use crate::event::facts::cluster::object;
 use crate::event::text::span;
 use crate::event::{
     BusyManner, Diagnostic, Event, Level, LockBlocked, ReleaseManner, RunStarted, Seen, Severity, SignalEffect,
-    SignalReceived, StepFinished, StepOutcome, StepProgressed, StepStarted, StopManner, StopRequested,
+    SignalReceived, StepFinished, StepOutcome, StepProgressed, StepStarted, StopCause, StopManner, StopRequested,
 };
 use crate::report::human::resources::{CONTENT, Deed, InFlight, Objects, Resources, in_flight};
 use crate::report::human::row::{Row, Style, columns};
@@ -246,7 +246,9 @@ impl Log {
         let until = stop.deadline.as_deref().map(|time| format!(", until {}", clock_time(time))).unwrap_or_default();
         let text = format!("asked to stop {by}; this may take up to {most}{until}");
         let mut rows = vec![marked(Style::Caution, "■", &text)];
-        let calm = if self.screen == Screen::Live && stop.signals.iter().any(|signal| signal == "SIGINT") {
+        let calm = if stop.cause == StopCause::LockLost {
+            "what is in flight is finished first; dcctl writes nothing more to the cluster"
+        } else if self.screen == Screen::Live && stop.signals.iter().any(|signal| signal == "SIGINT") {
             "what is in flight is finished first; Ctrl+C again ends at once and leaves the lock behind"
         } else {
             "what is in flight is finished first, then the lock is given back"

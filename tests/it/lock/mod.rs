@@ -2,6 +2,7 @@
 
 mod away;
 mod claim;
+mod disk;
 mod doubt;
 mod ends;
 mod held;

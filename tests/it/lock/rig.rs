@@ -206,6 +206,12 @@ fn is_write(event: &Value) -> bool {
     !checks && !reads.contains(&event["verb"].as_str().unwrap_or_default())
 }
 
+/// Whether the tests were asked to take their time.
+#[expect(clippy::disallowed_methods, reason = "the tests' own setting, read where it is used")]
+pub(crate) fn soak() -> bool {
+    std::env::var_os("DCCTL_SOAK").is_some()
+}
+
 /// Text of an object, empty when there is none.
 pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()

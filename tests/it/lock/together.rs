@@ -1,12 +1,11 @@
 //! Two runs that start at the same moment: the API server decides, and exactly one of them works.
 
 use crate::bed::dcctl::Running;
-use crate::lock::rig::{Rig, is_live_message, text};
+use crate::lock::rig::{Rig, is_live_message, soak, text};
 
 /// How often two runs meet; `DCCTL_SOAK=1` makes it fifty times.
-#[expect(clippy::disallowed_methods, reason = "the tests' own setting, read where it is used")]
 fn rounds() -> usize {
-    if std::env::var_os("DCCTL_SOAK").is_some() { 50 } else { 10 }
+    if soak() { 50 } else { 10 }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dcctl::clock::{Clock, System};
-use dcctl::process::{Exit, Intent, Limits, Manner, Recorded, Stream, ToolSignal, Update, Why};
+use dcctl::process::{Exit, Fate, Intent, Limits, Manner, Recorded, Stream, ToolSignal, Update, Why};
 
 use crate::process::{Bench, FOREVER, PATIENCE, count, is_interrupt, lines, lives, passed, play, run, short, signal};
 
@@ -89,6 +89,27 @@ async fn a_tool_that_ignores_its_interrupt_is_ended_after_the_budget() {
     assert_eq!((ended.exit, ended.killed, ended.why), (Exit::Signal(9), true, Some(Why::BudgetEnded)));
     assert!(ended.took >= short().budget + short().last_grace);
     assert!(!ended.is_clean());
+}
+
+#[tokio::test]
+async fn the_watchdog_stops_waiting_and_names_what_is_still_there() {
+    let bench = Bench::new();
+    let deaf = format!("on=INT {{ }} spawn {{ file=@/child {FOREVER} }} until=@/child file=@/ready {FOREVER}");
+    // The watchdog comes before SIGKILL here, so that something is left to be named.
+    let limits = Limits { budget: short().hold * 2, watchdog: short().hold, last_grace: PATIENCE, ..short() };
+    let (ended, updates) = play(bench.spec(Manner::OpenTofu, &deaf), limits, async |hand| {
+        bench.pid("ready").await;
+        hand.stop();
+    })
+    .await;
+    let child = bench.pid("child").await;
+    assert_eq!(ended.exit, Exit::Unseen);
+    let left: Vec<_> = ended.left_behind.iter().map(|left| (left.pid, left.name.as_str(), left.fate)).collect();
+    assert_eq!(left, [(ended.pid, "fake-tool", Fate::Alive), (child, "fake-tool", Fate::Alive)]);
+    assert!(matches!(updates.last(), Some(Update::LeftBehind { .. } | Update::Finished { exit: Exit::Unseen, .. })));
+    for pid in [ended.pid, child] {
+        signal(pid, rustix::process::Signal::KILL);
+    }
 }
 
 #[tokio::test]

@@ -12,10 +12,10 @@ use dcctl::config::{Bundle, Claims, Declaration, Deployment, Instance, Operator}
 use dcctl::failure::Failure;
 use dcctl::process::{Limits, Stopper, stop_channel};
 use dcctl::redact::Redactor;
-use dcctl::step::{Kit, Mode, ObjectChange, Outcome, Update, Updates, UpdatesReceiver, updates};
+use dcctl::step::{Kit, Mode, ObjectChange, Outcome, Update, Updates, UpdatesReceiver, find_helm, find_tofu, updates};
 use serde_json::Value;
 
-use crate::bed::Bed;
+use crate::bed::{Bed, Tools};
 
 /// The version of the bundle that tests write.
 pub(crate) const VERSION: &str = "0.9.2";
@@ -49,6 +49,33 @@ impl Bench<'_> {
         let deployment =
             deployment.map(|(namespace, name)| Deployment { namespace: namespace.to_owned(), name: name.to_owned() });
         self.kit.bundle.operator = Some(Operator { manifests, deployment });
+    }
+
+    /// The real programs, with an environment in which they work, a bundle folder and a run directory of their own.
+    pub(crate) async fn programs(&mut self) {
+        let tools = Tools::get();
+        let home = self.bed.file("home");
+        let path = format!("{}:/usr/bin:/bin", self.bed.described().programs.display());
+        let tofurc = tools.path("tofurc").display().to_string();
+        let variables = [("PATH", path), ("HOME", home.display().to_string()), ("TF_CLI_CONFIG_FILE", tofurc)];
+        self.kit.environment = variables.map(|(name, value)| (name.to_owned(), value)).into();
+        self.bed.kubeconfig("admin").clone_into(&mut self.kit.kubeconfig);
+        self.kit.run_dir = self.bed.file("runs/this");
+        self.kit.bundle.root = self.bed.file("bundle");
+        for folder in [&home, &self.kit.run_dir, &self.kit.bundle.root] {
+            std::fs::create_dir_all(folder).expect("the scratch folder can be written");
+        }
+        self.kit.tofu = Some(find_tofu(&self.kit, None).await.expect("the bed has OpenTofu"));
+        self.kit.helm = Some(find_helm(&self.kit, None).await.expect("the bed has Helm"));
+    }
+
+    /// The next run: a new run directory beside the others, and nobody has asked it to stop.
+    pub(crate) fn next_run(&mut self, name: &str) {
+        let (stopper, stop) = stop_channel();
+        self.stopper = stopper;
+        self.kit.stop = stop;
+        self.kit.run_dir = self.bed.file("runs").join(name);
+        std::fs::create_dir_all(&self.kit.run_dir).expect("the scratch folder can be written");
     }
 
     /// The instance of the bundle, declared with this spec.
@@ -91,7 +118,8 @@ pub(crate) async fn connect(bed: &Bed, user: &str) -> Cluster {
 fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Updates) -> Kit {
     Kit {
         mode: Mode::Act,
-        run: "20261130-000000-abcdef".to_owned(),
+        // What a tool starts is known by the run's id, so two tests at once may not have the same.
+        run: bed.scratch().file_name().expect("a folder of its own").to_string_lossy().into_owned(),
         run_dir: bed.scratch().to_owned(),
         bundle: Bundle {
             root: bed.scratch().to_owned(),
@@ -120,6 +148,7 @@ fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Up
         redactor: Redactor::default(),
         outputs: dcctl::step::Outputs::default(),
         limits: Limits::default(),
+        fence: dcctl::step::Fence::default(),
         stop,
         updates,
         clock: Arc::new(clock::System),

@@ -1,7 +1,10 @@
-//! The steps that talk to the API server, against a real one.
+//! Each step by itself: against a real API server, with the real OpenTofu and Helm.
 
 mod bench;
 mod instance;
 mod operator;
 mod record;
 mod refusals;
+mod tofu;
+mod tofu_state;
+mod tools;

@@ -9,7 +9,7 @@ mod rig;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::bed::wait;
+use crate::bed::{Fault, Gate, Proxy, Rule, wait};
 use rig::Rig;
 
 /// Long enough that every signal of a row comes while the creation is in flight.
@@ -85,29 +85,51 @@ fn a_killed_front_is_the_one_request_to_stop() {
 }
 
 #[test]
-fn a_stop_between_front_and_supervisor_leaves_nothing_behind() {
+fn a_stop_while_files_are_read_ends_before_the_run_begins() {
     let rig = Rig::new(CREATION);
-    let run = rig.start();
+    // A kubeconfig that nobody ever finishes writing.
+    let kubeconfig = rig.pipe("kubeconfig");
+    let run = rig.bootstrap_with(&kubeconfig).start();
+    // The handlers are armed before the run's folder is made.
+    let folder = wait::fact("the run's folder", || rig.run_folders().pop());
     run.signal(Signal::TERM);
-    let finished = run.finish();
-    // The signal may have come before the program had armed its handlers: then it dies of it, with nothing begun.
-    if finished.code().is_some() {
-        let finished = finished.expect_code(10);
-        assert_eq!(finished.verdict()["data"]["lock"].as_str().filter(|lock| *lock == "left"), None);
-    }
-    wait::fact("the lock to be free", || rig.lease().is_none().then_some(()));
+    let finished = run.finish().expect_code(10);
+    assert_eq!(finished.verdict()["data"]["lock"], "never_taken");
+    assert!(!folder.exists(), "a run that never began left {}", folder.display());
+    assert_eq!(rig.lease(), None);
 }
 
 #[test]
-fn a_stop_during_the_claim_of_a_busy_lock_is_still_the_holders_message() {
-    let rig = Rig::new(0.1);
-    let holder = rig.start();
-    holder.wait_for("lock.claimed", |_| true);
-    let blocked = rig.bootstrap("other").run();
-    let code = blocked.code();
-    // Held live, unless the holder was done before the other run asked.
-    assert!(matches!(code, Some(20) | Some(0)), "{code:?}\n{}", blocked.stdout);
-    holder.finish().expect_code(0);
+fn a_stop_while_the_lock_is_claimed_gives_back_what_the_claim_got() {
+    let rig = Rig::new(CREATION);
+    let proxy = Proxy::start(rig.bed());
+    let gate = Gate::new();
+    proxy.add(Rule::on("POST", "/leases").request(Fault::Hold(gate.clone())));
+    let run = rig.bootstrap_with(&proxy.kubeconfig("admin")).start();
+    gate.wait_for(1);
+    run.signal(Signal::TERM);
+    run.wait_for("stop.requested", |_| true);
+    gate.open();
+    let finished = run.finish().expect_code(10);
+    assert_ne!(finished.verdict()["data"]["lock"], "left");
+    wait::fact("the Lease to be gone", || rig.lease().is_none().then_some(()));
+    assert_eq!(rig.created("before"), 0);
+}
+
+#[test]
+fn a_stop_while_the_fence_is_asked_begins_no_further_step() {
+    let rig = Rig::new(CREATION);
+    let proxy = Proxy::start(rig.bed());
+    let gate = Gate::new();
+    proxy.add(Rule::on("GET", "/leases/dcctl").request(Fault::Hold(gate.clone())));
+    let run = rig.bootstrap_with(&proxy.kubeconfig("admin")).start();
+    gate.wait_for(1);
+    run.signal(Signal::TERM);
+    run.wait_for("stop.requested", |_| true);
+    gate.open();
+    let finished = run.finish().expect_code(10);
+    assert_eq!(finished.verdict()["data"]["lock"], "released");
+    assert_eq!(rig.created("before"), 0);
 }
 
 #[test]
@@ -144,7 +166,7 @@ fn a_killed_supervisor_is_said_with_what_may_still_be_running() {
     let rig = Rig::new(CREATION);
     let run = rig.start();
     rig.wait_until_in_flight(&run);
-    rig.kill_supervisor(&run);
+    Rig::kill_supervisor(&run);
     let finished = run.finish().expect_code(1);
     let verdict = finished.verdict();
     assert_eq!(verdict["data"]["failure"]["code"], "supervisor.killed", "{verdict}");

@@ -1,7 +1,7 @@
 //! A bundle with nothing but an OpenTofu root of three things: one before, one slow, one after.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -50,6 +50,29 @@ impl Rig {
             .arg(self.state_dir())
             .arg("--junit")
             .arg(junit)
+    }
+
+    /// A bootstrap of this rig's instance with another kubeconfig.
+    pub(crate) fn bootstrap_with(&self, kubeconfig: &Path) -> Dcctl {
+        self.bootstrap(&self.instance).with_kubeconfig(kubeconfig)
+    }
+
+    pub(crate) fn bed(&self) -> &Bed {
+        &self.bed
+    }
+
+    /// A named pipe in the test's folder.
+    pub(crate) fn pipe(&self, name: &str) -> PathBuf {
+        let path = self.bed.file(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)
+            .expect("the test's folder can be written");
+        path
+    }
+
+    /// The folders of this test's runs.
+    pub(crate) fn run_folders(&self) -> Vec<PathBuf> {
+        let runs = self.bed.file("home/.local/state/dcctl/runs");
+        fs::read_dir(runs).map(|runs| runs.flatten().map(|run| run.path()).collect()).unwrap_or_default()
     }
 
     fn state_dir(&self) -> PathBuf {
@@ -128,7 +151,7 @@ impl Rig {
     }
 
     /// Kills the process that owns the run; the holder identity names it.
-    pub(crate) fn kill_supervisor(&self, run: &Running) {
+    pub(crate) fn kill_supervisor(run: &Running) {
         let started = run.wait_for("run.started", |_| true);
         let holder = started["data"]["holder"].as_str().expect("a run has an identity");
         let pid = holder.split('/').nth(1).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);

@@ -92,3 +92,25 @@ fn an_unknown_tool_is_refused() {
     assert!(!output.status.success());
     assert!(text(&output.stderr).starts_with("bed: there is no tool 'tofoo'; there are: etcd "));
 }
+
+#[test]
+fn the_versions_that_the_script_names_are_the_pinned_ones() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bed");
+    let read = |path: &str| std::fs::read_to_string(folder.join(path)).expect("it is part of the tree");
+    let script = read("build");
+    let named = |name: &str| {
+        let line = script.lines().find_map(|line| line.strip_prefix(&format!("{name}_version=")));
+        line.unwrap_or_else(|| panic!("the script names no {name}_version")).to_owned()
+    };
+    for (name, module, pins) in [
+        ("k8s", "k8s.io/kubernetes", "controlplane/go.mod"),
+        ("k8s", "k8s.io/kubernetes", "kubectl/go.mod"),
+        ("helm", "helm.sh/helm/v4", "helm/go.mod"),
+        ("time", "github.com/hashicorp/terraform-provider-time", "helm/go.mod"),
+    ] {
+        let pin = format!("{module} v{}", named(name));
+        assert!(read(pins).lines().any(|line| line.contains(&pin)), "{pins} does not pin {pin}");
+    }
+    let version = format!("answer.Version = \"{}\"", named("bed"));
+    assert!(read("provider/bed.go").contains(&version), "the provider calls itself something else");
+}

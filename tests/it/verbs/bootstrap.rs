@@ -61,7 +61,7 @@ fn assert_built(demo: &Demo, name: &str, port: u16) {
     assert_eq!(deployment["status"]["availableReplicas"], 1);
     let state = std::fs::read(demo.state_dir(name).join("infrastructure.tfstate")).expect("there is a state");
     let state: Value = serde_json::from_slice(&state).expect("a state is JSON");
-    assert_eq!(annotations["dcctl.devicechain.io/lineage"], state["lineage"]);
+    assert_eq!(annotations["dcctl.devicechain.io/state-lineage"], state["lineage"]);
 }
 
 #[test]
@@ -77,6 +77,32 @@ fn the_phase_is_written_before_the_act_and_goes_from_failed_to_ready() {
         assert_eq!(rig.phase("one").as_deref(), Some(phase), "{}", ended.stdout);
     }
     assert_eq!(rig.ledger.living("slow").len(), 1, "the second run converges");
+}
+
+#[test]
+fn an_instance_is_never_applied_again_from_another_state_than_the_one_it_was_built_with() {
+    let rig = Rig::new().declared().slow_thing(0.0).checked("exit 1");
+    rig.bootstrap("one").run().expect_code(1);
+    let state = rig.state_dir("one").join("infrastructure.tfstate");
+    let built = std::fs::read(&state).expect("there is a state");
+    let refused = |more: &[&str], says: &str| {
+        let verdict = rig.bootstrap("one").args(more).run().expect_code(6).verdict();
+        assert_eq!(verdict["data"]["failure"]["code"], "guard.state_missing");
+        let message = verdict["data"]["failure"]["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains(says), "{message}");
+        assert_eq!(rig.ledger.created("slow"), 1, "it was applied again");
+    };
+    std::fs::remove_file(&state).expect("it is there");
+    refused(&[], "is not here: there is no `");
+    refused(&["--dry-run"], "is not here: there is no `");
+    std::fs::write(&state, "").expect("it can be written");
+    refused(&[], "was lost: `");
+    std::fs::write(&state, r#"{"version":4,"serial":1,"lineage":"another","resources":[]}"#).expect("written");
+    refused(&[], "is not the OpenTofu state that \"one\" was built with");
+    std::fs::write(&state, built).expect("it can be written");
+    let rig = rig.checked("true");
+    rig.bootstrap("one").run().expect_code(0);
+    assert_eq!(rig.ledger.living("slow").len(), 1);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::bed::Bed;
 use crate::bed::dcctl::Finished;
 use crate::lock::rig::{Rig, of_kind};
-use crate::verbs::rig::{Demo, applied, everything, files};
+use crate::verbs::rig::{Demo, applied, everything, files, quiet};
 
 const ALICE: &str = "alice@build-01/48213/9f3c1a20b7e4d5c6";
 
@@ -16,7 +16,7 @@ const ALICE: &str = "alice@build-01/48213/9f3c1a20b7e4d5c6";
 fn changes_nothing(demo: &Demo, run: impl FnOnce() -> Finished) -> Vec<Value> {
     let state = demo.bed.file("state");
     let written = demo.writes_of("admin").len();
-    let before = (everything(&demo.bed.api()), files(&state), state.exists());
+    let before = (quiet(&demo.bed.api()), files(&state), state.exists());
     let ended = run().expect_code(0);
     let after = (everything(&demo.bed.api()), files(&state), state.exists());
     assert_eq!(after, before, "a dry run changed something");
@@ -32,8 +32,14 @@ fn actions(events: &[Value], action: &str) -> Vec<String> {
     applied(events).into_iter().filter(|(_, happened)| happened == action).map(|(name, _)| name).collect()
 }
 
+/// What comes before the age in a message about a held lock.
+fn age_cut(message: &str) -> &str {
+    message.split(" ago").next().and_then(|before| before.rsplit_once(' ')).map_or(message, |(before, _)| before)
+}
+
 fn notes(events: &[Value]) -> String {
-    of_kind(events, "step.finished").iter().map(|event| format!("{}\n", event["msg"])).collect()
+    let ends = of_kind(events, "step.finished");
+    ends.iter().map(|event| event["msg"].to_string()).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -79,16 +85,17 @@ fn on_an_installed_cluster_it_says_what_would_change_and_plans_from_a_copy_of_th
     let refused = demo.bootstrap("one", 1883).arg("--dry-run").run().expect_code(6).verdict();
     assert_eq!(refused["data"]["failure"]["code"], "guard.live_instance");
 
-    // Another run has OpenTofu's state locked: that does not keep a plan from being made.
-    let lock = demo.state_dir("two").join(".infrastructure.tfstate.lock.info");
-    fs::create_dir_all(demo.state_dir("two")).expect("the test's folder can be written");
-    fs::write(lock, r#"{"ID":"x","Operation":"OperationTypeApply","Who":"alice@build-01"}"#)
-        .expect("it can be written");
-    let events = changes_nothing(&demo, || demo.bootstrap("two", 1884).arg("--dry-run").run());
-    let started = of_kind(&events, "process.started");
-    let plan = started.iter().find(|event| event["data"]["program"] == "tofu plan").expect("it plans");
-    assert!(plan["data"]["args"].to_string().contains("-lock=false") || plan["data"]["args"].is_null(), "{plan}");
+    let calls = demo.bed.file("calls");
+    let recording = demo.recording_tofu(&calls);
+    let planned = || demo.bootstrap("two", 1884).arg("--tofu").arg(&recording).arg("--dry-run").run();
+    let events = changes_nothing(&demo, planned);
     assert!(notes(&events).contains("would change: "), "{}", notes(&events));
+    let calls = fs::read_to_string(calls).expect("OpenTofu was called");
+    let plan = calls.lines().find(|line| line.starts_with("plan ")).expect("it plans");
+    assert!(plan.contains(" -lock=false"), "{plan}");
+    let states = demo.bed.file("state").display().to_string();
+    assert!(!plan.contains(&states), "the state itself is not named: {plan}");
+    assert!(!calls.lines().any(|line| line.starts_with("apply") || line.starts_with("state")), "{calls}");
 }
 
 #[test]
@@ -97,7 +104,7 @@ fn a_remote_backend_that_was_never_initialised_cannot_be_planned_without_writing
     let root = rig.bed.file("bundle/infra/backend.tf");
     fs::write(root, "terraform {\n  backend \"kubernetes\" {\n    secret_suffix = \"x\"\n  }\n}\n")
         .expect("it can be written");
-    let before = everything(&rig.bed.api());
+    let before = quiet(&rig.bed.api());
     let done = rig.bootstrap("one").arg("--dry-run").run().expect_code(0);
     assert_eq!(everything(&rig.bed.api()), before);
     let events = done.events();
@@ -118,8 +125,15 @@ fn it_names_the_holder_that_a_real_run_would_have_met_and_still_succeeds() {
         let events = done.events();
         let observed = of_kind(&events, "lock.observed")[0]["data"].clone();
         assert_eq!((&observed["holder"], &observed["stale"]), (&json!(ALICE), &json!(stale)));
-        assert!(observed["text"].as_str().is_some_and(|text| text.contains(part)), "{observed}");
+        let said = observed["text"].as_str().map(str::to_owned);
+        assert!(said.as_ref().is_some_and(|text| text.contains(part)), "{observed}");
         assert_eq!(done.verdict()["data"]["holder"], ALICE);
+        let install = ["install", "--dry-run", "--output", "jsonl", "--bundle", "bundle"];
+        let events = rig.bed.dcctl(install).run().expect_code(0).events();
+        assert_eq!(
+            of_kind(&events, "lock.observed")[0]["data"]["text"].as_str().map(age_cut),
+            said.as_deref().map(age_cut)
+        );
         assert_eq!(rig.lease(), Some(written), "the Lease was not touched");
         rig.bed.api().delete(crate::lock::rig::LEASE).expect("the bed may do everything");
     }

@@ -1,10 +1,12 @@
 //! Which of several values wins, seen in what OpenTofu and Helm were really given.
 
 use std::fs;
+use std::io::{Read, Write};
 
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, wait};
+use crate::lock::rig::Rig;
 
 const BUNDLE: &str = r#"
 apiVersion: dcctl.devicechain.io/v1
@@ -98,6 +100,22 @@ fn the_command_line_wins_over_files_over_the_environment_over_the_bundle() {
     for hidden in [secret, "second-secret"] {
         assert!(!done.stdout.contains(hidden), "{hidden} was said:\n{}", done.stdout);
     }
+}
+
+#[test]
+fn standard_input_is_never_read_and_nothing_waits_for_it() {
+    let rig = Rig::new().slow_thing(0.0).checked("if read line; then exit 9; fi");
+    let (mut unread, given) = std::io::pipe().expect("a pipe can be made");
+    let mut ours = given.try_clone().expect("a descriptor is free");
+    ours.write_all(b"yes\n").expect("a pipe takes four bytes");
+    let mut run = rig.bootstrap("one");
+    run.command().stdin(unread.try_clone().expect("a descriptor is free"));
+    // The other end stays open: who reads to the end would wait for ever.
+    run.run().expect_code(0);
+    drop((ours, given));
+    let mut left = String::new();
+    unread.read_to_string(&mut left).expect("it is text");
+    assert_eq!(left, "yes\n");
 }
 
 fn decoded(value: &Value) -> Value {

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use dcctl::clock::{Clock, System};
 use serde_json::Value;
 
-use crate::bed::{Api, Bed, Dcctl};
+use crate::bed::{Api, Bed, Dcctl, wait};
 
 /// The secret that the demo asks for.
 pub(crate) const PASSWORD: &str = "hunter2-but-longer";
@@ -69,6 +72,15 @@ impl Demo {
     /// The folder of the state of an instance, or of `cluster`.
     pub(crate) fn state_dir(&self, of: &str) -> PathBuf {
         self.bed.file(&format!("state/{of}"))
+    }
+
+    /// An OpenTofu that writes down the arguments of each call.
+    pub(crate) fn recording_tofu(&self, calls: &Path) -> PathBuf {
+        let (program, real) = (self.bed.file("recording-tofu"), self.bed.described().programs.join("tofu"));
+        let script = format!("#!/bin/sh\necho \"$@\" >> {}\nexec {} \"$@\"\n", calls.display(), real.display());
+        fs::write(&program, script).expect("the test's folder can be written");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        program
     }
 
     /// The install record, read.
@@ -142,6 +154,18 @@ pub(crate) fn everything(api: &Api) -> BTreeMap<String, String> {
         }
     }
     objects
+}
+
+/// The same, once nothing has changed for a second: what controllers do about a run outlives it by a moment.
+pub(crate) fn quiet(api: &Api) -> BTreeMap<String, String> {
+    let (mut since, mut seen) = (System.now(), everything(api));
+    wait::fact("the cluster to be quiet", || {
+        let now = everything(api);
+        if now != seen {
+            (since, seen) = (System.now(), now);
+        }
+        (System.now().since(since) >= Duration::from_secs(1)).then(|| seen.clone())
+    })
 }
 
 /// Every file below a folder, with its content and when it was last changed.

@@ -1,0 +1,54 @@
+//! Which OpenTofu state an instance was built with: written on its declaration, and compared before the next apply.
+//!
+//! An apply from another state, or from none, would make everything a second time. Only local state can be missing
+//! like that: a remote backend is the same from everywhere.
+
+use crate::failure::{Code, Failure};
+use crate::step::record::{record_lineage, recorded_lineage};
+use crate::step::tofu::is_local;
+use crate::step::tofu_root::declared_backend;
+use crate::step::tofu_state::{Part, StateFile, lineage};
+use crate::step::{Kit, Update};
+
+/// Refuses to work from another state than the one that the instance was built with. A declaration that names none is
+/// of an instance that has no state yet.
+///
+/// # Errors
+/// [`Code::StateMissing`], or when the declaration cannot be read.
+pub(in crate::step) async fn refuse_another(kit: &Kit, part: Part) -> Result<(), Failure> {
+    if part != Part::Infrastructure {
+        return Ok(());
+    }
+    let Some(recorded) = recorded_lineage(kit).await? else { return Ok(()) };
+    let (path, name) = (part.state(&kit.state_dir), kit.instance.as_deref().unwrap_or_default());
+    let sentence = match StateFile::look(&path) {
+        StateFile::State(state) if state.lineage == recorded => return Ok(()),
+        StateFile::State(_) => format!("`{}` is not the OpenTofu state that \"{name}\" was built with", path.display()),
+        StateFile::Missing => format!("the OpenTofu state of \"{name}\" is not here: there is no `{}`", path.display()),
+        StateFile::Empty => format!("the OpenTofu state of \"{name}\" was lost: `{}` is empty", path.display()),
+        StateFile::Unreadable => format!("the OpenTofu state of \"{name}\" cannot be read: `{}`", path.display()),
+    };
+    Err(Failure::new(Code::StateMissing, sentence)
+        .cause(format!("the declaration names the state {recorded}"))
+        .cause("an apply from another one would make everything a second time")
+        .hint("run where that state is, or name its folder with --state-dir"))
+}
+
+/// Writes down which state the instance has by now, unless the lock was lost. It is written again with the phase, so
+/// trouble is only said.
+pub(in crate::step) async fn write_down(kit: &Kit, part: Part) {
+    let Some(lineage) = of_instance(kit).filter(|_| part == Part::Infrastructure && kit.fence.holds()) else { return };
+    if let Err(failure) = record_lineage(kit, &lineage).await {
+        let text = format!("which OpenTofu state the instance has could not be written down yet: {}", failure.message);
+        kit.updates.send(Update::Note(text));
+    }
+}
+
+/// The lineage of the instance's local state, if it has one.
+pub(in crate::step) fn of_instance(kit: &Kit) -> Option<String> {
+    let root = kit.bundle.instance.as_ref()?.infrastructure.as_ref()?;
+    is_local(declared_backend(&root.dir).as_ref())
+        .then(|| lineage(&kit.state_dir, Part::Infrastructure))
+        .flatten()
+        .map(|state| state.lineage)
+}
