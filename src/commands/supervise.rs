@@ -29,6 +29,10 @@ fn start_log(environment: &Environment) {
     // The client of the API server logs whole answers, and every refusal that we tell better.
     let preset = || Targets::new().with_default(Level::WARN).with_target("kube_client", LevelFilter::OFF);
     let filter = environment.text("DCCTL_LOG").and_then(|text| text.parse().ok()).unwrap_or_else(preset);
-    let lines = tracing_subscriber::fmt::layer().with_writer(terminal::stderr_of_the_log).with_ansi(false);
+    // The log lies in the run directory. On a full disk it loses lines; it must never end the run.
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(terminal::stderr_of_the_log)
+        .with_ansi(false)
+        .log_internal_errors(false);
     let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
 }

@@ -68,8 +68,23 @@ pub(crate) fn foreground() -> Terminal {
     }
 }
 
-/// Standard error as the writer of the program's own diagnostics.
+/// Standard error as the writer of the program's own diagnostics: what cannot be written is lost without a word.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that opens standard error")]
-pub(crate) fn stderr_of_the_log() -> std::io::Stderr {
-    std::io::stderr()
+pub(crate) fn stderr_of_the_log() -> Lossy {
+    Lossy(std::io::stderr())
+}
+
+/// A writer that never fails.
+pub(crate) struct Lossy(std::io::Stderr);
+
+impl Write for Lossy {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let _ = self.0.write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
 }

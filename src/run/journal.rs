@@ -168,6 +168,12 @@ impl Journal {
     }
 }
 
+/// The disk, the user's quota or the size of a file is at its end.
+fn is_out_of_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
 /// The writing thread's own.
 struct Desk {
     run: String,
@@ -216,7 +222,7 @@ impl Desk {
             match self.file.write(&self.unwritten) {
                 Ok(written) => drop(self.unwritten.drain(..written)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::StorageFull && self.drop_ballast() => {}
+                Err(error) if is_out_of_room(&error) && self.drop_ballast() => {}
                 Err(_) => return,
             }
         }
