@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::failure::{Code, Failure};
 use crate::process::{self, Ended, Manner, Room, Sign, Sink, Spec};
 use crate::redact::Redactor;
-use crate::step::{Kit, Update};
+use crate::step::{Kit, Severity, Update};
 
 /// The folder of the run directory for what is removed at the run's end: variables, values, copies, saved plans.
 pub const PRIVATE: &str = "private";
@@ -94,6 +94,7 @@ impl Call {
         let spec = self.spec(kit, &files);
         let sink = Forward { kit, name, hear };
         let ended = process::drive(spec, kit.limits, kit.stop.clone(), kit.clock.as_ref(), sink).await?;
+        say_alive(kit, &ended);
         Ok(Done { ended, files })
     }
 
@@ -123,6 +124,20 @@ impl Call {
             record: files.record.clone(),
             timeout: self.timeout,
         }
+    }
+}
+
+/// Names what could not be ended: the lock may be given back while it lives.
+fn say_alive(kit: &Kit, ended: &Ended) {
+    for left in ended.left_behind.iter().filter(|left| left.fate == process::Fate::Alive) {
+        kit.updates.send(Update::Diagnostic {
+            severity: Severity::Warning,
+            origin: "dcctl".to_owned(),
+            summary: format!("process {} ({}) could not be ended and is still there", left.pid, left.name),
+            detail: format!("Its state is {}. What it still does to the cluster, nobody watches.", left.state),
+            address: None,
+            source: None,
+        });
     }
 }
 
@@ -279,6 +294,10 @@ impl<H: FnMut(process::Update) -> Option<process::Update>> Sink for Forward<'_, 
     fn room(&self) -> Room {
         self.kit.updates.room()
     }
+
+    fn cut(&self, line: &[u8], at: usize) -> usize {
+        self.kit.redactor.safe_cut(line, at)
+    }
 }
 
 /// Lines as they may be kept for a failure: without secrets. Of a line in several pieces only the first is kept, up to
@@ -311,9 +330,8 @@ pub(crate) struct Tail {
 
 impl Tail {
     const MOST: usize = 20;
-    const LONGEST: usize = 1000;
 
-    /// Keeps a line, and forgets the oldest.
+    /// Keeps a line, and forgets the oldest. It is not cut: half of a secret in it would not be known for one.
     pub(crate) fn push(&mut self, line: &str) {
         if line.trim().is_empty() {
             return;
@@ -321,7 +339,7 @@ impl Tail {
         if self.lines.len() == Tail::MOST {
             self.lines.pop_front();
         }
-        self.lines.push_back(line.chars().take(Tail::LONGEST).collect());
+        self.lines.push_back(line.to_owned());
     }
 
     /// The last few lines, oldest first.
