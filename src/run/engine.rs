@@ -75,13 +75,17 @@ impl Engine {
         while let Some(update) = senses.updates.try_recv() {
             self.tell_update(update);
         }
+        let tools = self.work.tools_at_work();
         let failure = Failure::new(Code::Internal, format!("dcctl itself broke: {why}"));
+        let failure = tools.iter().fold(failure, |failure, tools| {
+            failure.cause(format!("nobody watches {tools} any more, which may still be at work"))
+        });
         if let Some((place, began)) = self.at.take() {
             let outcome = Outcome::Failed(failure.clone());
             let finished = place.finished(&outcome, self.told.now().since(began));
             self.told.tell(Some(&place.id), finished);
         }
-        let remains = if self.work.runs_tools() { Remains::Tools } else { Remains::Nothing };
+        let remains = if tools.is_some() { Remains::Tools } else { Remains::Nothing };
         self.machine.broke(failure, remains)
     }
 
@@ -187,7 +191,7 @@ impl Engine {
             Effect::Leave if self.machine.asked() == Some(Strength::Force) => {
                 self.work.leave("the run was ended by force");
             }
-            Effect::Leave => self.work.leave("dcctl broke while a tool of the run was at work"),
+            Effect::Leave => self.work.leave("dcctl itself broke, and a tool of the run may still be at work"),
             Effect::Finish => {}
         }
     }

@@ -258,9 +258,11 @@ impl Work {
         self.activity = None;
     }
 
-    /// Whether a tool was started whose end nobody saw.
-    pub(crate) fn runs_tools(&self) -> bool {
-        !self.children.is_empty()
+    /// The tools that were started and whose end nobody saw, in words; none when there is none.
+    pub(crate) fn tools_at_work(&self) -> Option<String> {
+        let tools: Vec<String> =
+            self.children.iter().map(|(program, pid)| format!("{program} (process {pid})")).collect();
+        (!tools.is_empty()).then(|| tools.join(", "))
     }
 
     pub(crate) fn leave(&mut self, why: &'static str) {
@@ -378,10 +380,7 @@ impl Work {
             | process::Update::LeftBehind { .. } => false,
         };
         if moved {
-            let children: Vec<String> =
-                self.children.iter().map(|(program, pid)| format!("{program} (process {pid})")).collect();
-            let value = (!children.is_empty()).then(|| children.join(", "));
-            self.note([(notes::CHILDREN, value)]);
+            self.note([(notes::CHILDREN, self.tools_at_work())]);
         }
     }
 
