@@ -1,7 +1,7 @@
 //! `dcctl lock status`: who holds the lock, with every fact needed to check.
 
 use crate::cli::{LockStatusArgs, StatusOutput};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, MayWrite};
 use crate::commands::{Desk, apply, complain, print, runtime};
 use crate::failure::Failure;
 use crate::lock::{self, LeaseApi, Timing, status};
@@ -24,7 +24,7 @@ pub(crate) fn status(desk: &Desk, args: &LockStatusArgs) -> u8 {
 
 async fn look(desk: &Desk, args: &LockStatusArgs) -> Result<status::Status, Failure> {
     let kubeconfig = apply::find_kubeconfig(desk, &args.target)?;
-    let cluster = Cluster::connect(&kubeconfig, &apply::proxies(desk)).await?;
+    let cluster = Cluster::connect(&kubeconfig, &apply::proxies(desk), MayWrite::never()).await?;
     let store = LeaseApi::new(cluster.client().clone(), Timing::STANDARD);
     let seen = lock::observe(&store).await?;
     Ok(status::status(seen.as_ref(), kubeconfig.context(), desk.clock.wall()))

@@ -80,6 +80,11 @@ pub fn lost_during(step: &str, lost: &Lost) -> String {
     format!("stopping \"{step}\": {}", why(lost))
 }
 
+/// The failure of a write that was not sent.
+pub fn may_not_write(lost: &Lost) -> Failure {
+    lost_failure(format!("nothing more is written to this cluster, because {}", why(lost)), lost)
+}
+
 /// Why the run may not go on.
 fn why(lost: &Lost) -> String {
     let because = |why: &Option<Failure>| why.as_ref().map(|why| format!(" ({})", why.message)).unwrap_or_default();

@@ -55,6 +55,7 @@ mod observation;
 pub mod protocol;
 mod record;
 mod reply;
+mod right;
 pub mod status;
 pub mod store;
 mod thread;
@@ -62,7 +63,7 @@ mod timing;
 #[cfg(any(test, feature = "test-tools"))]
 pub mod twin;
 
-pub use change::Change;
+pub use change::{Act, Change, Waits};
 pub use fence::{Fence, Standing};
 pub use holder::HolderId;
 pub use keeper::Keeper;
@@ -71,5 +72,6 @@ pub use observation::{Observation, observe};
 pub use protocol::claim::Namespace;
 pub use protocol::{ClaimError, Claimed, Lost, Released};
 pub use record::{NAME, NAMESPACE, Record, Request};
+pub use right::Right;
 pub use store::LeaseStore;
 pub use timing::{Numbers, Timing, Unsafe};

@@ -65,7 +65,7 @@ async fn play<T>(twin: &Twin, suffix: u64, test: impl AsyncFnOnce(Keeper, Arc<Pa
     let clock = PausedClock::new();
     let shared: Arc<dyn Clock> = Arc::<PausedClock>::clone(&clock);
     let (keeper, driver, ends) = Keeper::parts(request(suffix), Timing::STANDARD, shared);
-    let driver = driver(ends);
+    let mut driver = driver(ends);
     let ((), result) = tokio::join!(driver.run(twin, Vec::new()), test(keeper, clock));
     result
 }
