@@ -11,3 +11,4 @@ mod permissions;
 mod reader;
 pub(crate) mod rig;
 mod together;
+mod writes;
