@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Clock;
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::lock::change::Change;
 use crate::lock::fence::Fence;
 use crate::lock::protocol::life::{Effect, Input, Life, Stake};
@@ -59,12 +59,13 @@ pub(crate) enum Left {
     OnRequest,
 }
 
-/// The keeper's ends of its channels.
+/// The keeper's ends of its channels. They are dropped in this order: who sees that no more changes come knows that
+/// nothing is known any more.
 #[derive(Debug)]
 pub(crate) struct Ends {
+    pub(crate) known: watch::Sender<Known>,
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) changes: mpsc::UnboundedSender<Change>,
-    pub(crate) known: watch::Sender<Known>,
 }
 
 /// Drives one [`Life`].
@@ -142,7 +143,7 @@ impl Driver {
                 Woke::By(input) => input,
                 Woke::Alone => continue,
                 Woke::Leave => {
-                    self.ends.known.send_modify(|known| known.left = Left::OnRequest);
+                    self.left();
                     return;
                 }
             };
@@ -191,6 +192,16 @@ impl Driver {
             known.fence = fence;
             known.no_right = no_right;
             known.stake = stake;
+        });
+    }
+
+    /// Nobody renews any more.
+    fn left(&self) {
+        let message = "the lock was left as it is";
+        self.ends.known.send_modify(|known| {
+            known.left = Left::OnRequest;
+            known.fence = None;
+            known.no_right = Some(Lost::Broken(Failure::new(Code::Internal, message)));
         });
     }
 

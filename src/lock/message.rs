@@ -104,7 +104,7 @@ fn why(lost: &Lost) -> String {
             clock::human(*age),
             because(why),
         ),
-        Lost::Broken(failure) => format!("this run does not hold this cluster's lock: {}", failure.message),
+        Lost::Broken(failure) => format!("this run cannot count on this cluster's lock: {}", failure.message),
     }
 }
 

@@ -40,8 +40,8 @@
 //!
 //! # How to read it
 //! [`protocol`] decides and is pure; start with its table. [`driver`] carries it out, [`thread`] gives it a place that
-//! nothing else can block, and [`Keeper`] is the end that a run holds. [`store`] is the seam to the API server
-//! ([`lease_api`]). What people read is in [`message`].
+//! nothing else can block, and [`Keeper`] is the end that a run holds; whoever writes asks its [`Right`]. [`store`] is the
+//! seam to the API server ([`lease_api`]). What people read is in [`message`].
 
 mod change;
 mod driver;

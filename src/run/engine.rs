@@ -204,7 +204,15 @@ impl Engine {
             (Done::Step(_, outcome), Some((place, began))) => {
                 Some((place.finished(outcome, self.told.now().since(began)), place))
             }
-            (_, at) => {
+            (
+                Done::Prepared(_)
+                | Done::Fenced(_)
+                | Done::Step(..)
+                | Done::Closed(_)
+                | Done::Released(..)
+                | Done::Left(_),
+                at,
+            ) => {
                 self.at = at;
                 None
             }

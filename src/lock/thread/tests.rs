@@ -40,8 +40,10 @@ async fn it_claims_renews_and_gives_back() {
     keeper.claim().await.expect("free");
     assert!(matches!(changes.recv().await, Some(Change::Renewed { .. })));
     assert_eq!(keeper.fence().await, Ok(()));
+    assert_eq!(keeper.right().now(), Ok(()));
     assert_eq!(keeper.release().await, Released::Deleted);
     while changes.recv().await.is_some() {}
+    assert!(matches!(keeper.right().now(), Err(Lost::Broken(_))));
     assert_eq!(twin.cell(|cell| cell.record()), None);
 }
 
@@ -189,4 +191,16 @@ async fn a_panic_of_the_keeper_is_told_as_a_loss() {
     assert!(matches!(changes.recv().await, Some(Change::Lost(Lost::Broken(_)))));
     assert!(matches!(keeper.fence().await, Err(Lost::Broken(_))));
     assert!(matches!(keeper.release().await, Released::Unknown { .. }));
+}
+
+#[tokio::test]
+async fn nobody_has_the_right_to_act_when_the_keeper_has_let_go() {
+    let twin = Twin::new(timing().request_timeout());
+    let store = twin.clone();
+    let mut keeper = keeper(move || Ok(store));
+    let mut changes = keeper.changes();
+    keeper.claim().await.expect("free");
+    keeper.leave();
+    while changes.recv().await.is_some() {}
+    assert!(matches!(keeper.right().now(), Err(Lost::Broken(_))));
 }

@@ -65,7 +65,7 @@ impl Rig {
     /// With an operator, which is one ConfigMap `one` with this colour.
     pub(crate) fn operator(mut self, color: &str) -> Rig {
         self.bed.write("bundle/operator/one.yaml", &config_map(color));
-        self.operator = "operator: { manifests: operator/ }\n".to_owned();
+        self.operator.push_str("operator: { manifests: operator/ }\n");
         self.write()
     }
 
