@@ -58,7 +58,7 @@ impl Fact for LockWaiting {
     fn message(&self) -> String {
         let what = match self.act {
             LockAct::Claim => "the claim of the lock is not settled yet",
-            LockAct::Release => "where the lock is, is not settled yet",
+            LockAct::Release => "where the lock is cannot be said yet",
         };
         format!("{what}, after {}: {}", span(self.waited_ms), self.why)
     }
