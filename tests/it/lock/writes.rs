@@ -77,21 +77,30 @@ fn a_write_after_a_read_is_not_sent_when_the_lock_was_lost_meanwhile() {
     assert_eq!(record.expect("the API server answers"), None);
 }
 
+/// An install whose apply is answered by "come back in seven seconds", each time, and that has sent it once.
+fn told_to_come_back(rig: &Rig, proxy: &Proxy) -> Running {
+    let busy = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "ServiceUnavailable",
+        "code": 503, "message": "come back later", "details": { "retryAfterSeconds": 7 } });
+    proxy.add(Rule::on("PATCH", "/configmaps/one").request(Fault::Answer(503, busy.to_string())));
+    let run = through(proxy, rig.install());
+    wait::fact("the first apply", || (applies(proxy) >= 1).then_some(()));
+    run
+}
+
+/// How often the apply was sent.
+fn applies(proxy: &Proxy) -> usize {
+    proxy.seen().iter().filter(|seen| seen.method == "PATCH").count()
+}
+
 #[test]
 fn a_write_is_not_repeated_after_the_lock_was_lost() {
     let rig = Rig::new().operator("ours");
     let proxy = Proxy::start(&rig.bed);
-    let busy = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "ServiceUnavailable",
-        "code": 503, "message": "come back later", "details": { "retryAfterSeconds": 7 } });
-    let applies = || Rule::on("PATCH", "/configmaps/one");
-    proxy.add(applies().request(Fault::Answer(503, busy.to_string())));
-    let run = through(&proxy, rig.install());
-    let sent = || proxy.seen().iter().filter(|seen| seen.method == "PATCH").count();
-    wait::fact("the first apply", || (sent() >= 1).then_some(()));
+    let run = told_to_come_back(&rig, &proxy);
     lose(&rig, &run);
-    let before = sent();
+    let before = applies(&proxy);
     assert_nothing_followed(&rig, run);
-    assert_eq!(sent(), before, "it was sent again");
+    assert_eq!(applies(&proxy), before, "it was sent again");
 }
 
 #[test]
@@ -116,21 +125,22 @@ fn a_failure_is_not_written_down_when_the_lock_is_lost_meanwhile() {
 #[test]
 fn a_run_that_stood_still_for_longer_than_its_lock_is_valid_writes_nothing_when_it_goes_on() {
     let rig = Rig::new().operator("ours");
-    let (proxy, gate) = (Proxy::start(&rig.bed), Gate::new());
-    proxy.add(Rule::on("GET", "/configmaps/dc-install").nth(2).reply(Fault::Hold(gate.clone())));
-    let run = through(&proxy, rig.install());
-    gate.wait_for(1);
+    let proxy = Proxy::start(&rig.bed);
+    let run = told_to_come_back(&rig, &proxy);
+    // A renewal is told three seconds after an apply was answered, and the next one is four seconds away.
+    let told = run.journal().events().len() as u64;
+    run.journal().wait_for("lock.renewed", |event| event["seq"].as_u64() > Some(told));
     kill_process(supervisor(&run), Signal::STOP).expect("it runs");
-    let renewed = || text(&rig.lease().expect("it is held")["spec"]["renewTime"]);
-    let renewed: Timestamp = renewed().parse().expect("a time");
+    let before = applies(&proxy);
+    let renewed = text(&rig.lease().expect("it is held")["spec"]["renewTime"]);
+    let renewed: Timestamp = renewed.parse().expect("a time");
     // The machine slept: by its clock the lock is void, though nobody has touched the Lease.
     let age = || System.wall().duration_since(renewed).as_secs();
     let old = wait::until(wait::GENEROUS * 3, "the lock to be older than it is valid", || (age() > 61).then_some(()));
     old.expect("time passes");
-    let marker = json!({ "metadata": { "name": "marker" } });
-    rig.bed.api().create("/api/v1/namespaces/default/configmaps", &marker).expect("the bed may do everything");
-    gate.open();
     kill_process(supervisor(&run), Signal::CONT).expect("it is there");
-    let ended = assert_nothing_followed(&rig, run);
-    assert_eq!(ended.verdict()["data"]["holder"], json!(rig.holder()), "the Lease still names it");
+    let ended = run.finish().expect_code(22);
+    assert_eq!(applies(&proxy), before, "it was sent again");
+    let verdict = ended.verdict();
+    assert_eq!((&verdict["data"]["lock"], &verdict["data"]["holder"]), (&json!("lost"), &json!(rig.holder())));
 }
