@@ -253,7 +253,8 @@ impl Cluster {
         &self.connection
     }
 
-    /// The client of this connection. Requests made with it directly have no time limit.
+    /// The client of this connection, for looking at the lock. Requests made with it directly have no time limit, and are
+    /// not asked about: whatever else is written goes through this cluster.
     pub fn client(&self) -> Client {
         self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -132,7 +132,7 @@ fn lock(finished: &RunFinished, gathered: &Gathered) -> Option<Row> {
     let text = match finished.lock {
         LockEnd::Released => return None,
         LockEnd::Lost if holder.is_some() && holder == gathered.ours.as_deref() => {
-            format!("{}, when it was last seen", by?)
+            format!("it still named this run, {}, when it was last seen", holder?)
         }
         LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => by?,
         LockEnd::Unknown => format!("not known; if it is held, then by {}", holder.unwrap_or("this run")),

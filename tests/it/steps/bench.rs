@@ -111,8 +111,12 @@ impl Bench<'_> {
 }
 
 pub(crate) async fn connect(bed: &Bed, user: &str) -> Cluster {
+    connect_with(bed, user, MayWrite::always()).await
+}
+
+pub(crate) async fn connect_with(bed: &Bed, user: &str, may_write: MayWrite) -> Cluster {
     let kubeconfig = load(&Sources::file(bed.kubeconfig(user)), None).expect("the bed writes good kubeconfigs");
-    Cluster::connect(&kubeconfig, &Proxies::default(), MayWrite::always()).await.expect("the API server answers")
+    Cluster::connect(&kubeconfig, &Proxies::default(), may_write).await.expect("the API server answers")
 }
 
 fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Updates) -> Kit {
