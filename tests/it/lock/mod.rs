@@ -9,5 +9,6 @@ mod held;
 mod lost;
 mod permissions;
 mod reader;
+mod reclaim;
 pub(crate) mod rig;
 mod together;
