@@ -270,21 +270,22 @@ impl Status {
         line("started", self.work.started.clone());
         line("claimed", self.claimed_at.as_ref().map(|at| moment(at, self.claimed_ms_ago)));
         line("renewed", self.renewed_at.as_ref().map(|at| moment(at, self.renewed_ms_ago)));
-        line("looks", self.looks.map(|looks| self.looks_text(looks)));
+        line("looks", self.looks_said());
         line("CI", self.ci_text());
         line("job", self.work.job_url.clone());
         line("pod", self.work.pod.clone());
-        line("last will", self.last_will_text());
+        line("last will", self.last_will_said());
         line("deleting", self.deleting_since.as_ref().map(|at| format!("since {at}")));
         line("finalizers", (!self.finalizers.is_empty()).then(|| self.finalizers.join(", ")));
         line("next", Some(self.next.clone()));
         lines
     }
 
-    fn looks_text(&self, looks: Looks) -> String {
+    /// How the holder looks, and why that is no verdict.
+    pub(crate) fn looks_said(&self) -> Option<String> {
         let seconds = self.valid_seconds;
         let evidence = "That is evidence, not a verdict: another machine's clock wrote the time.";
-        match (looks, self.renewed_ms_ahead) {
+        Some(match (self.looks?, self.renewed_ms_ahead) {
             (Looks::Live, Some(ahead)) => format!(
                 "live; but its renewal lies {} ahead of this machine's clock, so the two clocks disagree. {evidence}",
                 clock::human(Duration::from_millis(ahead)),
@@ -293,7 +294,7 @@ impl Status {
             (Looks::Stale, _) => {
                 format!("stale: not renewed within its {seconds} s by this machine's clock. {evidence}")
             }
-        }
+        })
     }
 
     fn ci_text(&self) -> Option<String> {
@@ -302,7 +303,8 @@ impl Status {
         Some(format!("{ci}{}", attempt.unwrap_or_default()))
     }
 
-    fn last_will_text(&self) -> Option<String> {
+    /// What the holder left behind, in one sentence.
+    pub(crate) fn last_will_said(&self) -> Option<String> {
         let will = &self.last_will;
         let mut said = Vec::new();
         if let Some(at) = &will.stop_requested {

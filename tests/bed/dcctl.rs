@@ -101,6 +101,20 @@ impl Dcctl {
         self.arg("--junit").arg(folder.join(name))
     }
 
+    /// Started by a shell that runs this script, in which `"$@"` is the run.
+    #[must_use]
+    pub(crate) fn by_shell(self, script: &str) -> Dcctl {
+        let mut shell = command(Path::new("/bin/sh"));
+        shell.args(["-c", script, "sh"]).arg(self.command.get_program()).args(self.command.get_args()).env_clear();
+        for (name, value) in self.command.get_envs() {
+            if let Some(value) = value {
+                shell.env(name, value);
+            }
+        }
+        shell.current_dir(self.command.get_current_dir().expect("it was given one"));
+        Dcctl { command: shell }
+    }
+
     /// The command itself, for what has no word of its own here: another folder, a group, a closed standard output.
     pub(crate) fn command(&mut self) -> &mut Command {
         &mut self.command

@@ -9,6 +9,7 @@ mod held;
 mod lost;
 mod permissions;
 mod reader;
+mod reclaim;
 pub(crate) mod rig;
 mod together;
 mod writes;
