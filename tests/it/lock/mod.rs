@@ -11,4 +11,5 @@ mod permissions;
 mod reader;
 mod reclaim;
 pub(crate) mod rig;
+mod status;
 mod together;
