@@ -43,7 +43,7 @@ async fn look(desk: &Desk, args: &LockStatusArgs) -> Result<Option<Status>, Fail
     }
     let mut signals = signal::install()
         .map_err(|error| Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error))?;
-    let mut watching = Watching { desk, output: args.output, context: String::new(), seen: None, shown: None };
+    let mut watching = Watching { desk, output: args.output, context: String::new(), seen: Seen::NotYet, shown: None };
     tokio::select! {
         biased;
         _ = signals.next() => {}
@@ -63,9 +63,14 @@ struct Watching<'a> {
     desk: &'a Desk,
     output: StatusOutput,
     context: String,
-    /// The Lease as it was last seen; none before the first time.
-    seen: Option<Option<Observation>>,
+    seen: Seen,
     shown: Option<Status>,
+}
+
+/// The Lease as it was last seen.
+enum Seen {
+    NotYet,
+    Lease(Option<Observation>),
 }
 
 /// What is to be shown although it may say the same as before.
@@ -95,7 +100,7 @@ impl Watching<'_> {
             let written = match sight {
                 None => self.show(Show::Changes),
                 Some(Sight::Lease(seen)) => {
-                    self.seen = Some(seen);
+                    self.seen = Seen::Lease(seen);
                     self.show(std::mem::replace(&mut show, Show::Renewals))
                 }
                 Some(Sight::Blind(failure)) => {
@@ -113,7 +118,7 @@ impl Watching<'_> {
     }
 
     fn show(&mut self, show: Show) -> std::io::Result<()> {
-        let Some(seen) = &self.seen else { return Ok(()) };
+        let Seen::Lease(seen) = &self.seen else { return Ok(()) };
         let status = status::status(seen.as_ref(), &self.context, self.desk.clock.wall());
         let counts = match (show, self.output) {
             (Show::Everything, _) | (Show::Renewals, StatusOutput::Json) => true,

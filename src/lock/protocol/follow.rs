@@ -122,10 +122,13 @@ impl Follow {
             Heard::Ended(NotWatched::Closed | NotWatched::Expired) if self.talkative == Talk::Something => {
                 (None, Next::Read)
             }
+            // A connection that was lost may be had again; only what cannot be read is said.
             Heard::Opened(Err(NotWatched::Closed | NotWatched::Expired))
-            | Heard::Ended(NotWatched::Closed | NotWatched::Expired) => (None, self.rest()),
-            // What is lost with a connection is read again at once; only what cannot be read is said.
-            Heard::Ended(NotWatched::Trouble(Trouble::Unclear(_) | Trouble::Unsent(_))) => (None, self.rest()),
+            | Heard::Ended(
+                NotWatched::Closed
+                | NotWatched::Expired
+                | NotWatched::Trouble(Trouble::Unclear(_) | Trouble::Unsent(_)),
+            ) => (None, self.rest()),
             Heard::Opened(Err(NotWatched::Trouble(trouble))) | Heard::Ended(NotWatched::Trouble(trouble)) => {
                 self.trouble(trouble)
             }
