@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use crate::cli::{LockStatusArgs, StatusOutput};
-use crate::cluster::{Cluster, Kubeconfig};
+use crate::cluster::{Cluster, Kubeconfig, MayWrite};
 use crate::commands::{Desk, apply, complain, runtime, terminal};
 use crate::failure::{Code, Failure};
 use crate::lock::status::{self, Status};
@@ -54,7 +54,7 @@ async fn look(desk: &Desk, args: &LockStatusArgs) -> Result<Option<Status>, Fail
 
 async fn connect(desk: &Desk, args: &LockStatusArgs) -> Result<(Kubeconfig, LeaseApi), Failure> {
     let kubeconfig = apply::find_kubeconfig(desk, &args.target)?;
-    let cluster = Cluster::connect(&kubeconfig, &apply::proxies(desk)).await?;
+    let cluster = Cluster::connect(&kubeconfig, &apply::proxies(desk), MayWrite::never()).await?;
     Ok((kubeconfig, LeaseApi::new(cluster.client(), Timing::STANDARD)))
 }
 

@@ -41,8 +41,8 @@
 //!
 //! # How to read it
 //! [`protocol`] decides and is pure; start with its table. [`driver`] carries it out, [`thread`] gives it a place that
-//! nothing else can block, and [`Keeper`] is the end that a run holds. [`store`] is the seam to the API server
-//! ([`lease_api`]). What people read is in [`message`].
+//! nothing else can block, and [`Keeper`] is the end that a run holds; whoever writes asks its [`Right`]. [`store`] is the
+//! seam to the API server ([`lease_api`]). What people read is in [`message`].
 
 mod change;
 mod driver;
@@ -61,6 +61,7 @@ pub mod protocol;
 pub mod reclaim;
 mod record;
 mod reply;
+mod right;
 pub mod status;
 pub mod store;
 mod thread;
@@ -68,7 +69,7 @@ mod timing;
 #[cfg(any(test, feature = "test-tools"))]
 pub mod twin;
 
-pub use change::Change;
+pub use change::{Act, Change, Waits};
 pub use fence::{Fence, Standing};
 pub use follower::Follower;
 pub use holder::HolderId;
@@ -79,5 +80,6 @@ pub use protocol::claim::Namespace;
 pub use protocol::follow::Sight;
 pub use protocol::{ClaimError, Claimed, Lost, Released};
 pub use record::{NAME, NAMESPACE, Record, Request};
+pub use right::Right;
 pub use store::LeaseStore;
 pub use timing::{Numbers, Timing, Unsafe};

@@ -126,7 +126,7 @@ impl Timing {
     }
 
     /// The longest that one request may take.
-    pub fn request_timeout(self) -> Duration {
+    pub const fn request_timeout(self) -> Duration {
         self.0.request_timeout
     }
 

@@ -67,6 +67,11 @@ impl Chronicle {
         self.journal.settle_reports(limit).await
     }
 
+    /// See [`Journal::written`].
+    pub fn written(&self, limit: Duration) -> impl Future<Output = ()> + use<> {
+        self.journal.written(limit)
+    }
+
     /// See [`Journal::flush`].
     pub async fn flush(&mut self, limit: Duration) {
         self.journal.flush(limit).await;

@@ -8,6 +8,7 @@
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::future::Future;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -81,6 +82,7 @@ pub struct Journal {
 enum Order {
     Tell(Box<Told>),
     Flush(oneshot::Sender<()>),
+    Written(oneshot::Sender<()>),
     Reports(Answers),
     SettleNow(mpsc::Sender<()>, Roll, Duration),
 }
@@ -159,7 +161,19 @@ impl Journal {
         }
     }
 
-    /// Waits until everything told so far is in the file, at most this long.
+    /// Waits until everything told so far was handed to the operating system, at most this long: then it outlives this
+    /// process, and whoever takes over reads it.
+    pub fn written(&self, limit: Duration) -> impl Future<Output = ()> + use<> {
+        let (done, seen) = oneshot::channel();
+        let sent = self.desk.send(Order::Written(done));
+        async move {
+            if sent.is_ok() {
+                let _ = tokio::time::timeout(limit, seen).await;
+            }
+        }
+    }
+
+    /// Waits until everything told so far is on the disk, at most this long.
     pub async fn flush(&mut self, limit: Duration) {
         let (done, seen) = oneshot::channel();
         if self.desk.send(Order::Flush(done)).is_ok() {
@@ -205,6 +219,10 @@ impl Desk {
                     self.write();
                     let _ = self.file.sync_data();
                     let _ = self.reports.settle_now(&mut roll, limit);
+                    let _ = done.send(());
+                }
+                Order::Written(done) => {
+                    self.write();
                     let _ = done.send(());
                 }
                 Order::Flush(done) => {

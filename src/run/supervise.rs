@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::clock::{Clock, System};
 use crate::event::{self, Event, LockEnd};
 use crate::failure::{Code, Failure};
+use crate::lock;
 use crate::process;
 use crate::run::chronicle::Chronicle;
 use crate::run::engine::{Engine, Senses};
@@ -135,21 +136,31 @@ fn run_finished(
         counts: engine.told.counts(),
         unfinished,
         kept: engine.work.kept(),
-        next: next(spec, verdict, lock),
+        next: next(spec, verdict, &engine.work),
         dry_run: spec.mode == Mode::DryRun,
         duration_ms: millis(engine.told.elapsed()),
     }
 }
 
 /// What to do now: the failure's own hints first, else the table's remedy, and what the lock needs.
-fn next(spec: &Spec, verdict: &Verdict, lock: LockEnd) -> Vec<String> {
+fn next(spec: &Spec, verdict: &Verdict, work: &Work) -> Vec<String> {
     let mut next = match &verdict.failure {
         None => Vec::new(),
         Some(failure) if failure.hints.is_empty() => vec![failure.code.row().remedy.to_owned()],
         Some(failure) => failure.hints.clone(),
     };
-    if matches!(lock, LockEnd::Left | LockEnd::Unknown) {
-        next.push(format!("look at the lock: dcctl lock status --kube-context {}", spec.kube_context));
+    let look = format!("dcctl lock status --kube-context {}", spec.kube_context);
+    match work.lock_end() {
+        LockEnd::Left | LockEnd::Unknown => next.push(format!("look at the lock: {look}")),
+        // Nobody else was seen in it: it may still bear our name, and then nobody gives it back but a person.
+        LockEnd::Lost if work.holder_at_end().is_some_and(|holder| holder == work.holder()) => {
+            let reclaim = lock::message::reclaim_command(&spec.kube_context);
+            next.push(format!(
+                "the Lease still named this run when it was last seen: {look}; if it still does, and nothing of this run \
+                 lives any more, {reclaim}"
+            ));
+        }
+        LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => {}
     }
     next
 }

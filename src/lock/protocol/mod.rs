@@ -36,6 +36,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::clock::{Clock, Instant};
+use crate::failure::Failure;
 use crate::lock::record::{Record, Wish};
 use crate::lock::store::{Created, Deleted, Replaced, Trouble};
 use crate::lock::timing::Timing;
@@ -77,6 +78,23 @@ pub(crate) enum Answer {
     Read(Result<Option<Record>, Trouble>),
     Replaced(Result<Replaced, Trouble>),
     Deleted(Result<Deleted, Trouble>),
+}
+
+impl Answer {
+    /// Why it is no definite answer, if it is none.
+    pub(crate) fn silence(&self) -> Option<&Failure> {
+        let trouble = match self {
+            Answer::Created(answer) => answer.as_ref().err(),
+            Answer::NamespaceCreated(answer) => answer.as_ref().err(),
+            Answer::Read(answer) => answer.as_ref().err(),
+            Answer::Replaced(answer) => answer.as_ref().err(),
+            Answer::Deleted(answer) => answer.as_ref().err(),
+        };
+        match trouble? {
+            Trouble::Unsent(failure) | Trouble::Unclear(failure) => Some(failure),
+            Trouble::Forbidden(_) | Trouble::NamespaceTerminating(_) | Trouble::Refused(_) => None,
+        }
+    }
 }
 
 /// A write of ours that carries our identity: its stamp, which is the `renewTime` in it and no other write's, and when

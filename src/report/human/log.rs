@@ -142,7 +142,7 @@ impl Log {
             Event::StopRequested(stop) => self.stop(stop),
             Event::SignalReceived(signal) => self.signal(signal),
             Event::Diagnostic(diagnostic) => self.diagnose(diagnostic, seen.truncated.get("/data/detail")),
-            Event::LockRenewed(_) => Vec::new(),
+            Event::LockRenewed(_) | Event::LockReleasing(_) => Vec::new(),
             Event::LockReleased(released) if released.manner == ReleaseManner::Deleted && released.why.is_none() => {
                 Vec::new()
             }
@@ -156,6 +156,7 @@ impl Log {
             }
             Event::LockLost(_) | Event::LockLeft(_) => vec![marked(Style::Bad, "✗", &event.message())],
             Event::LockRenewalFailed(_)
+            | Event::LockWaiting(_)
             | Event::ProcessKilled(_)
             | Event::ProcessLeftBehind(_)
             | Event::OutputDropped(_)

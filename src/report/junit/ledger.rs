@@ -143,6 +143,8 @@ impl Ledger {
             },
             Event::LockRenewed(_)
             | Event::LockRenewalFailed(_)
+            | Event::LockWaiting(_)
+            | Event::LockReleasing(_)
             | Event::StepProgressed(_)
             | Event::OutputDropped(_)
             | Event::ToolChecked(_)

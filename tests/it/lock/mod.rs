@@ -13,3 +13,4 @@ mod reclaim;
 pub(crate) mod rig;
 mod status;
 mod together;
+mod writes;

@@ -8,6 +8,7 @@ mod cluster;
 mod command_line;
 mod failing;
 mod forbidden;
+mod guard;
 mod held;
 mod options;
 mod output;

@@ -36,7 +36,13 @@ impl Mistake {
             Mistake::NoSecondLook => {
                 Timing::unchecked(Numbers { look_again_after: Duration::ZERO, ..Numbers::STANDARD })
             }
-            _ => Timing::STANDARD,
+            Mistake::None
+            | Mistake::DeadlineFromReply
+            | Mistake::ReplaceWithoutUid
+            | Mistake::DeleteWithoutPreconditions
+            | Mistake::StaleIsFree
+            | Mistake::NoAnswerIsNo
+            | Mistake::FenceIsAFlag => Timing::STANDARD,
         }
     }
 }

@@ -295,7 +295,8 @@ impl World {
                     }
                 }
                 Effect::Tell(Change::Lost(lost)) => self.lost(run, &lost),
-                Effect::Checked(..) | Effect::Tell(Change::RenewalFailed { .. } | Change::Releasing { .. }) => {}
+                Effect::Checked(..)
+                | Effect::Tell(Change::RenewalFailed { .. } | Change::Waiting { .. } | Change::Releasing { .. }) => {}
                 Effect::Released(released) => {
                     self.seen.released += 1;
                     self.runs[run].stage = Stage::Over(released);
