@@ -198,6 +198,14 @@ pub struct LockStatusArgs {
     // Without a variable: DCCTL_OUTPUT is set for the runs of a whole job, and has other values.
     #[arg(long, value_enum, value_name = "FORM", default_value = "human")]
     pub output: StatusOutput,
+
+    /// Go on, and say it again whenever it changes, until interrupted; as JSON one object a line, renewals included
+    #[arg(long)]
+    pub watch: bool,
+
+    /// Exit with 20 or 21 when somebody holds the lock: as a run would that it blocks
+    #[arg(long)]
+    pub exit_code: bool,
 }
 
 /// `dcctl explain`

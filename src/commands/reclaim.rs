@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::cli::{ReclaimArgs, TargetOptions};
 use crate::clock;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, MayWrite};
 use crate::commands::apply::{files, find_kubeconfig, proxies};
 use crate::commands::console::{Console, Opened};
 use crate::commands::{Desk, complain, complaint, runtime};
@@ -84,7 +84,7 @@ async fn at_terminal(desk: &Desk, args: ReclaimArgs, opened: Opened) -> Result<u
 
 async fn connect(desk: &Desk, target: &TargetOptions) -> Result<Cluster, Failure> {
     let kubeconfig = find_kubeconfig(desk, target)?;
-    Cluster::connect(&kubeconfig, &proxies(desk)).await
+    Cluster::connect(&kubeconfig, &proxies(desk), MayWrite::never()).await
 }
 
 /// What is known about the holder's pod; none when it names none.

@@ -47,9 +47,11 @@
 mod change;
 mod driver;
 mod fence;
+mod follower;
 mod holder;
 mod keeper;
 pub mod lease_api;
+mod lease_watch;
 pub mod message;
 pub mod notes;
 mod observation;
@@ -69,11 +71,13 @@ pub mod twin;
 
 pub use change::{Act, Change, Waits};
 pub use fence::{Fence, Standing};
+pub use follower::Follower;
 pub use holder::HolderId;
 pub use keeper::Keeper;
 pub use lease_api::LeaseApi;
 pub use observation::{Observation, observe};
 pub use protocol::claim::Namespace;
+pub use protocol::follow::Sight;
 pub use protocol::{ClaimError, Claimed, Lost, Released};
 pub use record::{NAME, NAMESPACE, Record, Request};
 pub use right::Right;

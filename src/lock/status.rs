@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::clock;
+use crate::failure::Code;
 use crate::lock::holder::HolderId;
 use crate::lock::message::{plain, reclaim_command};
 use crate::lock::notes;
@@ -205,7 +206,7 @@ fn millis(duration: Duration) -> u64 {
 
 /// A moment, and how long ago it looks.
 fn moment(at: &str, ms_ago: Option<u64>) -> String {
-    let ago = ms_ago.map(|ms| format!(", {} ago", clock::human(Duration::from_millis(ms))));
+    let ago = ms_ago.map(|ms| format!(", {} ago by this machine's clock", clock::human(Duration::from_millis(ms))));
     format!("{at}{}", ago.unwrap_or_default())
 }
 
@@ -238,6 +239,30 @@ impl Status {
         places.extend(self.work.pod.as_ref().map(|pod| format!("look for the pod {pod}")));
         places.extend(process.map(|(pid, host)| format!("look for process {pid} on {host}")));
         if places.is_empty() { "ask the holder".to_owned() } else { places.join(", ") }
+    }
+
+    /// The failure code of a script that asks whether the lock can be claimed. None: it can.
+    pub fn blocked(&self) -> Option<Code> {
+        match (self.state, self.looks) {
+            (State::Free, _) => None,
+            (State::BeingDeleted, _) | (State::Held, Some(Looks::Stale)) => Some(Code::LockHeldStale),
+            (State::Held, Some(Looks::Live) | None) => Some(Code::LockHeld),
+        }
+    }
+
+    /// Whether it says something else than before, apart from when the lock was renewed.
+    pub fn differs_from(&self, before: &Status) -> bool {
+        self.without_renewal() != before.without_renewal()
+    }
+
+    fn without_renewal(&self) -> Status {
+        Status {
+            claimed_ms_ago: None,
+            renewed_at: None,
+            renewed_ms_ago: None,
+            renewed_ms_ahead: self.renewed_ms_ahead.map(|_| 0),
+            ..self.clone()
+        }
     }
 
     /// The same for people: one fact a line, without a newline at the end.

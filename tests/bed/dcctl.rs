@@ -229,6 +229,18 @@ impl Running {
         found.unwrap_or_else(|why| panic!("no line with {part:?}: {why}; it said:\n{}", self.said.text()))
     }
 
+    /// Waits until the last line of standard output begins like this and, read as JSON, is what the condition wants.
+    #[track_caller]
+    pub(crate) fn wait_for_last_line(&self, begins: &str, condition: impl Fn(&Value) -> bool) -> String {
+        let wanted = |line: &&String| {
+            line.starts_with(begins) && serde_json::from_str(line).is_ok_and(|line: Value| condition(&line))
+        };
+        let last =
+            || self.said.lines.lock().unwrap_or_else(PoisonError::into_inner).lines.last().filter(wanted).cloned();
+        let found = wait::until(wait::GENEROUS, begins, last);
+        found.unwrap_or_else(|why| panic!("no last line with {begins:?}: {why}; it said:\n{}", self.said.text()))
+    }
+
     /// Waits for an event on standard output of this type, `step.started`, for which the condition holds.
     #[track_caller]
     pub(crate) fn wait_for(&self, kind: &str, condition: impl Fn(&Value) -> bool) -> Value {

@@ -494,7 +494,7 @@ impl Reclaim {
     fn release_next(&mut self, next: release::Next) {
         match next {
             release::Next::Ask(ask) => self.ask(ask),
-            release::Next::Wait(until) => self.wake = Some(until),
+            release::Next::Wait(until) | release::Next::LookAt(until) => self.wake = Some(until),
             release::Next::Ended(released) => self.end(End::Reclaimed(released)),
         }
     }

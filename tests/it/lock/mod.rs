@@ -11,5 +11,6 @@ mod permissions;
 mod reader;
 mod reclaim;
 pub(crate) mod rig;
+mod status;
 mod together;
 mod writes;
