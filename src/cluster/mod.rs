@@ -6,7 +6,8 @@
 //!
 //! On top of them: [`document`] reads manifests, [`discovery`] knows which resource a kind is, [`apply`] applies
 //! them server-side in an order that works at the first run, [`wait`] tells why something is not ready yet, and
-//! [`instances`], [`namespace`] and [`record`] read and write the objects that dcctl shares with its cluster.
+//! [`instances`], [`namespace`] and [`record`] read and write the objects that dcctl shares with its cluster, and [`pod`]
+//! looks for the one that a run is in.
 //!
 //! *Invariant:* types of `kube` stop here (and at the lock's store). *Invariant:* "cannot tell" is never "nothing
 //! there": every answer that does not prove absence is a failure.
@@ -31,6 +32,7 @@ pub mod wait;
 // What dcctl shares with it.
 pub mod instances;
 pub mod namespace;
+pub mod pod;
 pub mod record;
 pub mod release;
 

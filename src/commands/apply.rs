@@ -17,7 +17,7 @@ use crate::redact::Redactor;
 use crate::run::{Mode, Spec};
 use crate::signal::Signals;
 
-mod files;
+pub(crate) mod files;
 
 /// `dcctl install`.
 pub(crate) fn install(desk: &Desk, args: InstallArgs) -> u8 {

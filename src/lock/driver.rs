@@ -266,7 +266,8 @@ enum Releasing {
     Alone,
 }
 
-async fn perform(store: &impl LeaseStore, ask: Ask) -> Answer {
+/// Sends one request.
+pub(crate) async fn perform(store: &impl LeaseStore, ask: Ask) -> Answer {
     match ask {
         Ask::Create(draft) => Answer::Created(store.create(&draft).await),
         Ask::CreateNamespace => Answer::NamespaceCreated(store.create_namespace().await),

@@ -115,6 +115,11 @@ impl Timing {
         i32::try_from(seconds.max(1)).unwrap_or(i32::MAX)
     }
 
+    /// How long a Lease counts after its last renewal.
+    pub fn validity(self) -> Duration {
+        self.0.validity
+    }
+
     /// From one renewal to the next.
     pub fn renew_every(self) -> Duration {
         self.0.renew_every

@@ -1,46 +1,12 @@
 //! The keeper over the twin, under paused time: hours pass in milliseconds.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::*;
-use crate::clock::Instant;
+use crate::lock::paused::PausedClock;
 use crate::lock::store::Trouble;
 use crate::lock::twin::{Fault, Twin, Verb};
 use crate::lock::{HolderId, notes};
-
-/// tokio's paused time, and the time that the machine was suspended, which tokio does not see.
-#[derive(Debug)]
-struct PausedClock {
-    start: tokio::time::Instant,
-    suspended: AtomicU64,
-}
-
-impl PausedClock {
-    fn new() -> Arc<PausedClock> {
-        Arc::new(PausedClock { start: tokio::time::Instant::now(), suspended: AtomicU64::new(0) })
-    }
-
-    fn suspend(&self, seconds: u64) {
-        self.suspended.fetch_add(seconds, Ordering::Relaxed);
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.start.elapsed() + Duration::from_secs(self.suspended.load(Ordering::Relaxed))
-    }
-}
-
-impl Clock for PausedClock {
-    fn now(&self) -> Instant {
-        Instant::since_boot(Duration::from_secs(1_000) + self.elapsed())
-    }
-
-    fn wall(&self) -> Timestamp {
-        Timestamp::from_second(1_796_000_000).expect("a time") + self.elapsed()
-    }
-}
 
 fn request(suffix: u64) -> Request {
     let holder = HolderId::new("alice", "build-01", 48213, suffix);

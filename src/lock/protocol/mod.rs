@@ -5,6 +5,8 @@
 //! | [`claim`] | create; on an existing Lease read; a free one is taken by replace | won, or a [`ClaimError`] |
 //! | [`renewal`] | read, check that it is ours, replace; a check alone only reads | renewed, lost, or failed |
 //! | [`release`] | delete; settle what is in doubt; look whether a claim landed late | [`Released`] |
+//! | [`reclaim`] | read, watch unchanged, replace, give back: what a person does | [`End`](reclaim::End) |
+//! | [`follow`] | read, then watch from there | [`Sight`](follow::Sight), one after the other |
 //! | [`holding`] | renewals and checks at their time | lost, or a release |
 //! | [`life`] | all of them in their order, with the deadline of the fence | |
 //!
@@ -17,8 +19,10 @@
 //! every claim in doubt until a look that came late enough found nothing of ours.
 
 pub mod claim;
+pub mod follow;
 pub(crate) mod holding;
 pub(crate) mod life;
+pub mod reclaim;
 pub mod release;
 pub(crate) mod renewal;
 #[cfg(test)]
