@@ -110,14 +110,16 @@ fn lead(bytes: &[u8], at: usize) -> Option<(Lead, usize)> {
         0xc2 => match bytes.get(at + 1) {
             Some(0x9b) => Some((Lead::Csi, at + 2)),
             Some(0x80..=0x9f) => Some((Lead::Alone, at + 2)),
-            Some(_) | None => None,
+            Some(_) => None,
+            None => Some((Lead::Alone, at + 1)),
         },
         b'\\' => written_out(bytes, at),
         _ => None,
     }
 }
 
-/// A sequence's beginning as strings have it, behind any number of backslashes: the string may stand in another.
+/// A sequence's beginning as strings have it, behind any number of backslashes: the string may stand in another. What
+/// the end of the bytes cuts off may be one.
 fn written_out(bytes: &[u8], at: usize) -> Option<(Lead, usize)> {
     const SPELLINGS: [(&str, Lead); 7] = [
         ("u001b", Lead::Escape),
@@ -129,7 +131,10 @@ fn written_out(bytes: &[u8], at: usize) -> Option<(Lead, usize)> {
         ("u{9b}", Lead::Csi),
     ];
     let name = after_backslashes(bytes, at);
-    let is = |spelling: &str| starts_with(&bytes[name..], spelling);
+    let is = |spelling: &str| starts_with(&bytes[name..], spelling.as_bytes());
+    if SPELLINGS.iter().any(|(spelling, _)| starts_with(spelling.as_bytes(), &bytes[name..])) {
+        return Some((Lead::Alone, bytes.len()));
+    }
     SPELLINGS.iter().find(|(spelling, _)| is(spelling)).map(|(spelling, lead)| (*lead, name + spelling.len()))
 }
 
@@ -137,9 +142,9 @@ fn after_backslashes(bytes: &[u8], at: usize) -> usize {
     at + bytes[at..].iter().take_while(|byte| **byte == b'\\').count()
 }
 
-/// Whether bytes begin with an ASCII text, in capitals or not.
-fn starts_with(bytes: &[u8], text: &str) -> bool {
-    bytes.get(..text.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(text.as_bytes()))
+/// Whether bytes begin with others, in capitals or not.
+fn starts_with(bytes: &[u8], others: &[u8]) -> bool {
+    bytes.get(..others.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(others))
 }
 
 /// Behind parameters and one final character. What is cut off may go on.
@@ -154,7 +159,7 @@ fn after_string(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
     while let Some(&byte) = bytes.get(at) {
         let spelled = if byte == b'\\' { after_backslashes(bytes, at) } else { at };
-        let bell = ["u0007", "x07", "007", "a"].iter().find(|bell| starts_with(&bytes[spelled..], bell));
+        let bell = ["u0007", "x07", "007", "a"].iter().find(|bell| starts_with(&bytes[spelled..], bell.as_bytes()));
         match (byte, bell, lead(bytes, at)) {
             (0x07, ..) => return at + 1,
             (b'\n', ..) => return from,

@@ -67,6 +67,12 @@ impl Chronicle {
         self.journal.settle_reports(limit).await
     }
 
+    /// See [`Journal::conclude`].
+    pub async fn conclude(&mut self, event: Event, limit: Duration) -> Vec<Unwritten> {
+        self.tally.take(&event, self.clock.now());
+        self.journal.conclude(event, limit).await
+    }
+
     /// See [`Journal::flush`].
     pub async fn flush(&mut self, limit: Duration) {
         self.journal.flush(limit).await;

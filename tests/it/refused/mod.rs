@@ -10,6 +10,7 @@ mod failing;
 mod forbidden;
 mod held;
 mod options;
+mod own_log;
 mod output;
 mod reports;
 mod run_directory;
