@@ -134,7 +134,7 @@ pub struct ApplyOptions {
     #[arg(long, env = "DCCTL_VALUES", value_name = "FILE", value_delimiter = ',')]
     pub values: Vec<PathBuf>,
 
-    /// Where local OpenTofu state lives [default: ~/.devicechain/instances/INSTANCE, or clusters/CONTEXT for an install]
+    /// Where local OpenTofu state lives
     #[arg(long, env = "DCCTL_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 

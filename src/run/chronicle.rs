@@ -72,6 +72,12 @@ impl Chronicle {
         self.journal.written(limit)
     }
 
+    /// See [`Journal::conclude`].
+    pub async fn conclude(&mut self, event: Event, limit: Duration) -> Vec<Unwritten> {
+        self.tally.take(&event, self.clock.now());
+        self.journal.conclude(event, limit).await
+    }
+
     /// See [`Journal::flush`].
     pub async fn flush(&mut self, limit: Duration) {
         self.journal.flush(limit).await;

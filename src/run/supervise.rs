@@ -9,6 +9,7 @@ use crate::event::{self, Event, LockEnd};
 use crate::failure::{Code, Failure};
 use crate::lock;
 use crate::process;
+use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
 use crate::run::engine::{Engine, Senses};
 use crate::run::journal::{Journal, Voice};
@@ -27,11 +28,12 @@ const REPORTS: Duration = Duration::from_secs(5);
 /// How long the journal may take at the end.
 const JOURNAL: Duration = Duration::from_secs(10);
 
-/// Runs a run. Returns when the verdict is written.
+/// Runs a run. Returns when the verdict is written. The redactor learns the secrets of the run as soon as these are
+/// known.
 ///
 /// # Errors
 /// Only what happens before there is a journal: the front sees the supervisor's end and says it.
-pub async fn supervise() -> Result<u8, Failure> {
+pub async fn supervise(redactor: Redactor) -> Result<u8, Failure> {
     let internal = |what: &'static str| move |error: std::io::Error| Failure::new(Code::Internal, what).because(&error);
     let socket = process::inherit()?;
     let signals = signal::install().map_err(internal("the signal handlers could not be installed"))?;
@@ -44,7 +46,9 @@ pub async fn supervise() -> Result<u8, Failure> {
     let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     // A front that is gone already is noticed by the engine.
     let _ = mouth.say(&Answer::Hello { pid }).await;
-    let supervisor = Supervisor::new(*spec, pid)?;
+    spec.teach(&redactor);
+    tracing::debug!(pid, run = spec.run, "this process owns the run");
+    let supervisor = Supervisor::new(*spec, pid, redactor)?;
     Ok(supervisor.run(signals, ear, mouth).await)
 }
 
@@ -56,15 +60,14 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    fn new(spec: Spec, pid: u32) -> Result<Supervisor, Failure> {
+    fn new(spec: Spec, pid: u32, redactor: Redactor) -> Result<Supervisor, Failure> {
         let clock: Arc<dyn Clock> = Arc::new(System);
         let reports = Reports::start(Paths {
             events: spec.events_file.clone(),
             junit: spec.junit.clone(),
             going_on: GoingOn::No,
         });
-        let voice =
-            Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor: spec.redactor(), seq: 0 };
+        let voice = Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: 0 };
         let path = spec.journal();
         let journal = Journal::open(&path, voice, reports).map_err(|error| {
             let sentence = format!("the journal {} cannot be written", path.display());
@@ -104,19 +107,24 @@ async fn close(mut engine: Engine, spec: &Spec) -> u8 {
     for left in crate::run::tidy::tidy(&spec.run_dir, &spec.kubeconfig) {
         engine.told.tell(None, Event::NoteMade(event::NoteMade { text: left }));
     }
-    let unwritten = engine.told.settle_reports(REPORTS).await;
-    for unwritten in &unwritten {
-        engine.told.tell(None, unwritten.event());
-    }
     let lock = engine.work.lock_end();
     let ending = Ending { begun: engine.work.has_begun(), ..engine.machine().ending().clone() };
-    let verdict = verdict::decide(&ending, lock, unwritten.first().map(Unwritten::failure));
-    let exit = verdict.exit();
-    let finished = run_finished(&engine, spec, &verdict, lock, ending.unfinished);
-    engine.told.tell(None, Event::RunFinished(finished));
-    engine.told.settle_reports(REPORTS).await;
-    engine.told.flush(JOURNAL).await;
-    exit
+    let mut unwritten = engine.told.settle_reports(REPORTS).await;
+    let mut failure = None;
+    // A report that takes all but the verdict itself changes the verdict. Each is told of once, so this ends.
+    loop {
+        for unwritten in &unwritten {
+            engine.told.tell(None, unwritten.event());
+        }
+        failure = failure.or_else(|| unwritten.first().map(Unwritten::failure));
+        let verdict = verdict::decide(&ending, lock, failure.clone());
+        let finished = run_finished(&engine, spec, &verdict, lock, ending.unfinished.clone());
+        unwritten = engine.told.conclude(Event::RunFinished(finished), REPORTS).await;
+        if unwritten.is_empty() {
+            engine.told.flush(JOURNAL).await;
+            return verdict.exit();
+        }
+    }
 }
 
 fn run_finished(

@@ -66,7 +66,7 @@ impl Call {
         Call {
             name: name.to_owned(),
             program: program.to_owned(),
-            args: args.iter().map(OsString::from).collect(),
+            args: words(args),
             env: Vec::new(),
             cwd: kit.run_dir.clone(),
             manner: Manner::Query,
@@ -181,6 +181,11 @@ impl Done {
     pub(crate) fn keep_stdout(&self, to: &Path) -> std::io::Result<()> {
         fs::rename(&self.files.stdout, to)
     }
+}
+
+/// Arguments as programs get them.
+pub(crate) fn words(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
 }
 
 /// Where a program's files are.

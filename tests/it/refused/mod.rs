@@ -11,6 +11,7 @@ mod forbidden;
 mod guard;
 mod held;
 mod options;
+mod own_log;
 mod output;
 mod reports;
 mod run_directory;

@@ -26,8 +26,6 @@ pub(super) struct Person {
     pub(super) asked: Option<Ask>,
     /// How the last one ended.
     pub(super) ended: Option<End>,
-    /// A take of it was doubled, or late beyond the look.
-    pub(super) unlucky: bool,
     mistake: Mistake,
     clocks: Clocks,
     first_seen: Option<Record>,
@@ -42,7 +40,6 @@ impl Person {
             waits_for: None,
             asked: None,
             ended: None,
-            unlucky: false,
             mistake,
             clocks,
             first_seen: None,
