@@ -6,14 +6,14 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::commands::{complain, runtime, terminal};
+use crate::commands::{Desk, complain, runtime, terminal};
 use crate::config::Environment;
 
 /// Runs the run that the front hands over.
-pub(crate) fn supervise(environment: &Environment) -> u8 {
-    start_log(environment);
+pub(crate) fn supervise(desk: &Desk) -> u8 {
+    start_log(&desk.environment);
     let result = runtime().and_then(|runtime| {
-        let result = runtime.block_on(crate::run::supervise());
+        let result = runtime.block_on(crate::run::supervise(desk.clock.clone()));
         // A look-up that hangs in the resolver must not hold up the end.
         runtime.shutdown_background();
         result
