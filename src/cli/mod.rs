@@ -8,7 +8,7 @@ mod salvage;
 
 pub use options::{
     ApplyOptions, BootstrapArgs, Cli, Color, Command, ExplainArgs, InstallArgs, InstancesCommand, LockCommand,
-    LockStatusArgs, Output, ReclaimArgs, ReportOptions, StatusOutput, TargetOptions,
+    LockStatusArgs, OnBusy, Output, ReclaimArgs, ReportOptions, StatusOutput, TargetOptions, Wait,
 };
 pub use salvage::Salvaged;
 

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cli::{ApplyOptions, BootstrapArgs, InstallArgs};
+use crate::cli::{self, ApplyOptions, BootstrapArgs, InstallArgs};
 use crate::clock::Instant;
 use crate::cluster::{Kubeconfig, Proxies, Sources, kubeconfig};
 use crate::commands::{Desk, complain, runtime, terminal};
@@ -14,7 +14,7 @@ use crate::failure::{Code, Failure};
 use crate::front::{self, Broken, Refusal, Surroundings};
 use crate::pipeline::{Plan, Verb};
 use crate::redact::Redactor;
-use crate::run::{Mode, Spec};
+use crate::run::{Mode, OnBusy, Spec, Wait};
 use crate::signal::Signals;
 
 pub(crate) mod files;
@@ -231,6 +231,14 @@ fn gather(desk: &Desk, asked: &Asked, run: &str, began: Instant, run_dir: PathBu
         path: environment.text("PATH").unwrap_or_default().to_owned(),
         events_file,
         junit,
+        wait: options.wait.map_or(Wait::No, |wait| match wait {
+            cli::Wait::AtMost(limit) => Wait::AtMost(limit),
+            cli::Wait::Forever => Wait::Forever,
+        }),
+        on_busy: options.on_busy.map_or(OnBusy::preset(asked.verb), |on_busy| match on_busy {
+            cli::OnBusy::Refuse => OnBusy::Refuse,
+            cli::OnBusy::Warn => OnBusy::Warn,
+        }),
         stop_after: options.stop_after,
         secrets,
     })

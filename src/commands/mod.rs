@@ -50,10 +50,11 @@ fn clock(_: &Environment) -> Arc<dyn Clock> {
     Arc::new(crate::clock::System)
 }
 
-/// What tests start can be told that the machine was suspended. A release has nothing of this.
+/// What tests start can be told that the machine was suspended. A release has nothing of this. The variable does not begin
+/// like dcctl's own, which are kept from the supervisor.
 #[cfg(feature = "test-tools")]
 fn clock(environment: &Environment) -> Arc<dyn Clock> {
-    match environment.path("DCCTL_TEST_SUSPENDED") {
+    match environment.path("BED_SUSPENDED") {
         Some(file) => Arc::new(crate::clock::Suspended::by(file)),
         None => Arc::new(crate::clock::System),
     }
@@ -69,7 +70,7 @@ impl Desk {
             Command::Explain(args) => explain::explain(&args),
             Command::Schema => schema::print_schema(),
             Command::Rbac => rbac::print_rules(),
-            Command::Supervise => supervise::supervise(&self.environment),
+            Command::Supervise => supervise::supervise(self),
         }
     }
 

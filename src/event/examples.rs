@@ -173,6 +173,7 @@ fn of_the_lock() -> Vec<Event> {
             ),
             job_url: None,
             manner: BusyManner::Refuses,
+            waited_ms: None,
         }
         .into(),
         LockLost {

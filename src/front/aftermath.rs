@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
-use crate::event::{self, Event, LockEnd, RunOutcome, Seen};
+use crate::event::{self, BusyManner, Event, LockEnd, RunOutcome, Seen};
 use crate::failure::{Code, Failure};
 use crate::pipeline::Action;
 use crate::run::{GoingOn, Journal, Paths, Reports, Spec, Tally, Unwritten, Voice};
@@ -69,8 +69,16 @@ impl Remains {
             Event::RunStarted(started) => self.holder = started.holder,
             Event::StepStarted(started) if started.id == Action::ClaimCluster.id() => self.lock = LockEnd::Unknown,
             Event::LockClaimed(_) | Event::LockLeft(_) => self.lock = LockEnd::Left,
-            Event::LockBlocked(_) | Event::LockObserved(_) => self.lock = LockEnd::NeverTaken,
             Event::LockReleasing(_) => self.lock = LockEnd::Unknown,
+            Event::LockBlocked(blocked) => {
+                self.lock = match blocked.manner {
+                    BusyManner::Refuses => LockEnd::NeverTaken,
+                    BusyManner::Continues => LockEnd::NotHeld,
+                    // It claims as soon as it may.
+                    BusyManner::Waits => LockEnd::Unknown,
+                }
+            }
+            Event::LockObserved(_) => self.lock = LockEnd::NeverTaken,
             Event::LockReleased(_) => self.lock = LockEnd::Released,
             Event::LockLost(_) => self.lock = LockEnd::Lost,
             Event::StepFinished(finished) if finished.index == finished.total && self.lock == LockEnd::Left => {

@@ -371,6 +371,7 @@ pub(crate) fn blocked(stale: bool) -> Vec<Seen> {
         text: text.clone(),
         job_url: Some("https://ci.example.com/job/7".into()),
         manner: BusyManner::Refuses,
+        waited_ms: None,
     });
     let code = if stale { Code::LockHeldStale } else { Code::LockHeld };
     let failure = failed(code, &text);

@@ -132,6 +132,10 @@ impl Engine {
                 self.machine.advance(input)
             }
             Woken::Work(Stirred::Lock(change)) => self.lock_changed(change),
+            Woken::Work(Stirred::Waits(news)) => {
+                Work::heed_news(news, &mut self.told);
+                Vec::new()
+            }
             Woken::Signal(signal) => {
                 let asked = Asked { signal: signal.signal.name().to_owned(), pid: signal.pid, uid: signal.uid };
                 let strength = match signal.signal {

@@ -25,6 +25,7 @@ mod tally;
 mod tidy;
 mod translate;
 pub mod verdict;
+mod waiting;
 mod while_held;
 mod work;
 
@@ -32,7 +33,7 @@ pub use chronicle::Chronicle;
 pub use journal::{Journal, Voice, make_ballast};
 pub use link::{Answer, Asked, Ear, Link, Mouth, Word};
 pub use reports::{GoingOn, Paths, Report, Reports, Roll, Unwritten};
-pub use spec::{JOURNAL, Mode, Spec};
+pub use spec::{JOURNAL, Mode, OnBusy, Spec, Wait};
 pub use start::{Started, start};
 pub use supervise::supervise;
 pub use tally::Tally;

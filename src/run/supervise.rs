@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Clock, System};
+use crate::clock::Clock;
 use crate::event::{self, Event, LockEnd};
 use crate::failure::{Code, Failure};
 use crate::lock;
@@ -33,7 +33,7 @@ const JOURNAL: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// Only what happens before there is a journal: the front sees the supervisor's end and says it.
-pub async fn supervise(redactor: Redactor) -> Result<u8, Failure> {
+pub async fn supervise(clock: Arc<dyn Clock>, redactor: Redactor) -> Result<u8, Failure> {
     let internal = |what: &'static str| move |error: std::io::Error| Failure::new(Code::Internal, what).because(&error);
     let socket = process::inherit()?;
     let signals = signal::install().map_err(internal("the signal handlers could not be installed"))?;
@@ -48,7 +48,7 @@ pub async fn supervise(redactor: Redactor) -> Result<u8, Failure> {
     let _ = mouth.say(&Answer::Hello { pid }).await;
     spec.teach(&redactor);
     tracing::debug!(pid, run = spec.run, "this process owns the run");
-    let supervisor = Supervisor::new(*spec, pid, redactor)?;
+    let supervisor = Supervisor::new(*spec, pid, clock, redactor)?;
     Ok(supervisor.run(signals, ear, mouth).await)
 }
 
@@ -60,8 +60,7 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    fn new(spec: Spec, pid: u32, redactor: Redactor) -> Result<Supervisor, Failure> {
-        let clock: Arc<dyn Clock> = Arc::new(System);
+    fn new(spec: Spec, pid: u32, clock: Arc<dyn Clock>, redactor: Redactor) -> Result<Supervisor, Failure> {
         let reports = Reports::start(Paths {
             events: spec.events_file.clone(),
             junit: spec.junit.clone(),

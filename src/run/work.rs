@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::clock::{Clock, Instant, rfc3339};
 use crate::cluster::MayWrite;
 use crate::event::{self, Event, Kept, LockEnd};
 use crate::failure::{Code, Failure};
-use crate::lock::{Change, HolderId, Keeper, Lost, Released, notes};
+use crate::lock::{Change, HolderId, Keeper, LeaseApi, Lost, Released, Timing, notes};
 use crate::pipeline::{Action, Verb};
 use crate::process::{self, Directly, StopWatch};
 use crate::run::chronicle::Chronicle;
@@ -23,6 +24,7 @@ use crate::run::link::Asked;
 use crate::run::machine::{Input, OnFailure, Shape, StepEnd, Strength};
 use crate::run::spec::{Mode, Spec};
 use crate::run::translate::Place;
+use crate::run::waiting::{Candidate, Waits};
 use crate::run::while_held::WhileHeld;
 use crate::run::{keeping, surroundings};
 use crate::step::{self, Kit, Outcome, Updates};
@@ -52,6 +54,8 @@ pub(crate) enum Stirred {
     Done(Box<Done>),
     /// Something happened to the lock.
     Lock(Change),
+    /// The run waits for the lock, and this is to be told.
+    Waits(Waits),
 }
 
 /// What a step leaves for the run, beside its outcome.
@@ -74,6 +78,8 @@ pub(crate) struct Work {
     kit: Option<Kit>,
     keeper: Option<Rc<Keeper>>,
     changes: Option<keeping::Changes>,
+    /// What a claim that waits has to say.
+    waits: Option<UnboundedReceiver<Waits>>,
     may_write: WhileHeld,
     /// Since when the lock is being claimed, or given back, and what that waits for.
     since: Instant,
@@ -101,6 +107,7 @@ impl Work {
             kit: None,
             keeper: None,
             changes: None,
+            waits: None,
             may_write: WhileHeld::default(),
             since,
             waiting: None,
@@ -174,10 +181,11 @@ impl Work {
 
     /// Waits for the activity's end or the next change of the lock. Safe to drop at any point.
     pub(crate) async fn next(&mut self) -> Stirred {
-        let Work { activity, changes, .. } = self;
+        let Work { activity, changes, waits, .. } = self;
         let stirred = tokio::select! {
             biased;
             Some(change) = next_change(changes) => Stirred::Lock(change),
+            Some(news) = next_news(waits) => Stirred::Waits(news),
             done = ended(activity) => Stirred::Done(Box::new(done)),
         };
         if matches!(stirred, Stirred::Done(_)) {
@@ -247,9 +255,21 @@ impl Work {
         self.keeper = Some(keeper.clone());
         self.changes = Some(changes);
         self.since = self.clock.now();
-        let (stop, clock, context) = (self.stop.clone(), self.clock.clone(), self.spec.kube_context.clone());
+        let (say, waits) = unbounded_channel();
+        self.waits = Some(waits);
+        let candidate = Candidate {
+            keeper,
+            ours: self.holder.clone(),
+            store: LeaseApi::new(kit.cluster.client(), Timing::STANDARD),
+            wait: self.spec.wait,
+            on_busy: self.spec.on_busy,
+            stop: self.stop.clone(),
+            clock: self.clock.clone(),
+            context: self.spec.kube_context.clone(),
+            say,
+        };
         Box::pin(async move {
-            let (claim, outcome) = keeping::claim(&keeper, stop, &context, clock.as_ref()).await;
+            let (claim, outcome) = candidate.claim().await;
             Done::Step(Ended::Claim(claim), outcome)
         })
     }
@@ -257,7 +277,7 @@ impl Work {
     pub(crate) fn close(&mut self) {
         self.end.next_step = Some(Action::RecordPhase.title().to_owned());
         let kit = self.kit.clone().expect("a run that failed in a step has looked at its surroundings");
-        let keeper = self.keeper.clone();
+        let keeper = self.keeper.clone().filter(|_| self.end.lock != LockEnd::NotHeld);
         let stop = self.stop.clone();
         self.activity = Some(Box::pin(async move {
             if let Some(keeper) = keeper
@@ -341,10 +361,17 @@ impl Work {
             Done::Step(Ended::Plain(action), outcome) => Input::StepEnded(step_end(action, outcome)),
             Done::Step(Ended::Claim(claim), outcome) => {
                 let held = claim.is_held() && matches!(outcome, Outcome::Done(_));
+                let without = claim.goes_on_without();
+                self.tell_news(told);
+                self.waits = None;
                 self.end.take_claim(&claim, &self.holder);
                 claim.tell(told);
                 if let Some(changes) = &mut self.changes {
                     changes.claim_is_told();
+                }
+                if without {
+                    self.may_write.go_without();
+                    return Input::StepEnded(StepEnd::Without);
                 }
                 if held {
                     return Input::StepEnded(StepEnd::Claimed);
@@ -401,6 +428,18 @@ impl Work {
                 keeping::tell_change(&change, told);
                 None
             }
+        }
+    }
+
+    /// Says whom a claim waits for.
+    pub(crate) fn heed_news(news: Waits, told: &mut Chronicle) {
+        news.tell(&Action::ClaimCluster.id(), told);
+    }
+
+    /// The same for what was not heard yet.
+    fn tell_news(&mut self, told: &mut Chronicle) {
+        while let Some(news) = self.waits.as_mut().and_then(|waits| waits.try_recv().ok()) {
+            Work::heed_news(news, told);
         }
     }
 
@@ -466,6 +505,13 @@ impl Work {
 async fn next_change(changes: &mut Option<keeping::Changes>) -> Option<Change> {
     match changes {
         Some(changes) => changes.next().await,
+        None => None,
+    }
+}
+
+async fn next_news(waits: &mut Option<UnboundedReceiver<Waits>>) -> Option<Waits> {
+    match waits {
+        Some(waits) => waits.recv().await,
         None => None,
     }
 }
