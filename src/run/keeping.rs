@@ -51,11 +51,10 @@ impl End {
             Claim::Held { .. } => (self.lock, self.holder) = (LockEnd::Left, Some(ours.to_string())),
             Claim::Unsettled => (self.lock, self.holder) = (LockEnd::Unknown, Some(ours.to_string())),
             Claim::Busy { observation, .. } => self.holder = observation.holder().map(str::to_owned),
-            Claim::Unavailable { .. } => {}
             Claim::Seen(observation) => {
                 self.holder = observation.as_ref().and_then(|seen| seen.0.holder()).map(str::to_owned);
             }
-            Claim::None => {}
+            Claim::Unavailable { .. } | Claim::None => {}
         }
     }
 

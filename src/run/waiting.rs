@@ -242,7 +242,13 @@ impl Candidate {
 fn holder(error: &ClaimError) -> Option<String> {
     match error {
         ClaimError::Busy(seen) => seen.holder().map(str::to_owned),
-        _ => None,
+        ClaimError::BeingDeleted(_)
+        | ClaimError::NamespaceTerminating(_)
+        | ClaimError::Forbidden(_)
+        | ClaimError::Contended
+        | ClaimError::Unsettled { .. }
+        | ClaimError::GivenUp
+        | ClaimError::Failed(_) => None,
     }
 }
 

@@ -119,9 +119,8 @@ fn waiting_survives_lost_connections_and_a_version_that_is_too_old() {
     let run = waiting(&rig, "--wait").with_kubeconfig(&proxy.kubeconfig("admin")).start();
     says_that_it_waits(&run, 1);
     let watches = |many: usize| {
-        wait::fact("the next watch", || {
-            (asked(&proxy).iter().filter(|what| *what == "WATCH").count() >= many).then_some(())
-        })
+        let opened = || asked(&proxy).iter().filter(|what| *what == "WATCH").count();
+        wait::fact("the next watch", || (opened() >= many).then_some(()));
     };
     watches(1);
     proxy.add(Rule::on("GET", "watch=true").nth(1).request(Fault::Answer(410, gone.to_string())));
