@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use crate::clock::{Clock, Instant};
 use crate::event::{Envelope, Event, Hide, OutputDropped};
 use crate::redact::{Redactor, is_secret_key};
-use crate::run::reports::{Answers, Kind, Reports, Roll, Unwritten};
+use crate::run::reports::{Answers, Kind, Matter, Reports, Roll, Unwritten};
 
 /// The ballast's name in the run directory.
 pub(crate) const BALLAST: &str = "ballast";
@@ -138,7 +138,7 @@ impl Journal {
 
     /// Tells one fact. Never blocks and never fails.
     pub fn tell(&mut self, step: Option<&str>, event: Event) {
-        if matches!(event, Event::ProcessOutput(_)) {
+        if matter(&event) == Matter::Output {
             if self.waiting.is_full() {
                 self.dropped += 1;
                 return;
@@ -229,6 +229,11 @@ impl Journal {
     }
 }
 
+/// What an event is to who has to keep up.
+fn matter(event: &Event) -> Matter {
+    if matches!(event, Event::ProcessOutput(_)) { Matter::Output } else { Matter::Fact }
+}
+
 /// The disk, the user's quota or the size of a file is at its end.
 fn is_out_of_room(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
@@ -266,14 +271,15 @@ impl<P: Paper> Desk<P> {
                 Order::Tell(told) => {
                     self.render(&told, &mut line);
                     self.keep(&line);
-                    self.reports.heed(&line);
-                    if matches!(told.event, Event::ProcessOutput(_)) {
+                    let matter = matter(&told.event);
+                    self.reports.heed(&line, matter);
+                    if matter == Matter::Output {
                         self.waiting.pieces.fetch_sub(1, Ordering::Relaxed);
                     }
                 }
                 Order::Offer(told, kind, answers) => {
                     self.render(&told, &mut line);
-                    self.reports.heed_by(kind, &line);
+                    self.reports.heed_by(kind, &line, Matter::Fact);
                     self.reports.settle(move |said| drop(answers.send(said)));
                 }
                 Order::Keep(told) => {

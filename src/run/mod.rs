@@ -32,7 +32,7 @@ mod work;
 pub use chronicle::Chronicle;
 pub use journal::{Journal, Voice, make_ballast};
 pub use link::{Answer, Asked, Ear, Link, Mouth, Word};
-pub use reports::{GoingOn, Paths, Report, Reports, Roll, Unwritten};
+pub use reports::{GoingOn, Matter, Paths, Report, Reports, Roll, Unwritten};
 pub use spec::{JOURNAL, Mode, OnBusy, Spec, Wait};
 pub use start::{Started, start};
 pub use supervise::supervise;
