@@ -6,6 +6,7 @@
 mod bundle;
 mod cluster;
 mod command_line;
+mod exhausted;
 mod failing;
 mod forbidden;
 mod held;
