@@ -52,6 +52,7 @@ pub use perform::{perform, refuse_local_state_in_ci};
 pub use record::record_failure;
 pub use temporary::check_temporary_folder;
 pub use tofu::{Outputs, apply as apply_root, refuse_local_state};
+pub use tofu_end::look_first;
 pub use tofu_state::{Lineage, Part, kept, lineage};
 pub use tools::{find_helm, find_tofu};
 pub use updates::{Updates, UpdatesReceiver, updates};
