@@ -62,8 +62,8 @@ fn of_process(program: String, update: process::Update) -> Event {
             signal: signal.name().to_owned(),
             why: why.to_string(),
         }),
-        process::Update::InterruptReported { .. } => {
-            Event::ProcessInterruptReported(event::ProcessInterruptReported { program })
+        process::Update::InterruptReported { times, sent } => {
+            Event::ProcessInterruptReported(event::ProcessInterruptReported { program, times, sent })
         }
         process::Update::Killed { pid, why } => {
             Event::ProcessKilled(event::ProcessKilled { program, pid, why: why.to_string() })
