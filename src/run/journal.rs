@@ -25,11 +25,13 @@ use crate::redact::{Redactor, is_secret_key};
 use crate::run::reports::{Answers, Reports, Roll, Unwritten};
 
 /// The ballast's name in the run directory.
-pub(crate) const BALLAST: &str = "ballast";
+pub const BALLAST: &str = "ballast";
 /// Its size in bytes: enough for the last events of any run.
 const BALLAST_SIZE: usize = 256 * 1024;
 /// How many pieces of output may wait for the disk before more of them are dropped. A piece is at most 8 KiB.
 const BACKLOG: usize = 4096;
+/// The most of what the disk did not take that is handed on at the end, in bytes.
+const LONGEST_REST: usize = 1 << 20;
 
 /// Makes the run's ballast. A run directory without room for it has none for a run.
 ///
@@ -80,9 +82,9 @@ pub struct Journal {
 
 enum Order {
     Tell(Box<Told>),
-    Flush(oneshot::Sender<()>),
+    Flush(oneshot::Sender<String>),
     Reports(Answers),
-    SettleNow(mpsc::Sender<()>, Roll, Duration),
+    SettleNow(mpsc::Sender<String>, Roll, Duration),
 }
 
 /// An event with its place in the journal.
@@ -100,13 +102,20 @@ impl Journal {
     /// # Errors
     /// When the file cannot be opened or the thread cannot be started.
     pub fn open(path: &Path, voice: Voice, reports: Reports) -> io::Result<Journal> {
-        let file = File::options().create(true).append(true).open(path)?;
+        Journal::over(File::options().create(true).append(true).open(path)?, path, voice, reports)
+    }
+
+    /// A journal in a file that is open for appending. The path is only for finding the ballast.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn over(file: File, path: &Path, voice: Voice, reports: Reports) -> io::Result<Journal> {
         let waiting = Arc::new(AtomicUsize::new(0));
         let (desk, orders) = mpsc::channel();
         let Voice { run, began, clock, redactor, seq } = voice;
         let roll = reports.roll();
-        let writer =
-            Desk { run, redactor, file, ballast: path.with_file_name(BALLAST), unwritten: Vec::new(), reports };
+        let ballast = path.with_file_name(BALLAST);
+        let writer = Desk { run, redactor, file, ballast, unwritten: Vec::new(), written: 0, reports };
         let counter = waiting.clone();
         thread::Builder::new().name("journal".to_owned()).spawn(move || writer.work(&orders, &counter))?;
         Ok(Journal { began, clock, seq, dropped: 0, waiting, desk, roll })
@@ -152,19 +161,18 @@ impl Journal {
     }
 
     /// [`Journal::settle_reports`] and [`Journal::flush`] without a runtime.
-    pub fn settle_now(&mut self, limit: Duration) {
+    pub fn settle_now(&mut self, limit: Duration) -> Option<String> {
         let (done, seen) = mpsc::channel();
-        if self.desk.send(Order::SettleNow(done, self.roll.clone(), limit)).is_ok() {
-            let _ = seen.recv_timeout(limit + limit);
-        }
+        self.desk.send(Order::SettleNow(done, self.roll.clone(), limit)).ok()?;
+        seen.recv_timeout(limit + limit).ok()
     }
 
-    /// Waits until everything told so far is in the file, at most this long.
-    pub async fn flush(&mut self, limit: Duration) {
+    /// Waits until everything told so far is in the file, at most this long. Gives back the lines that the file did not
+    /// take, or at least the last one, which it gives back in any case; none when the disk does not answer in time.
+    pub async fn flush(&mut self, limit: Duration) -> Option<String> {
         let (done, seen) = oneshot::channel();
-        if self.desk.send(Order::Flush(done)).is_ok() {
-            let _ = tokio::time::timeout(limit, seen).await;
-        }
+        self.desk.send(Order::Flush(done)).ok()?;
+        tokio::time::timeout(limit, seen).await.ok()?.ok()
     }
 }
 
@@ -180,7 +188,10 @@ struct Desk {
     redactor: Redactor,
     file: File,
     ballast: PathBuf,
+    /// Whole lines, the first of which may be in the file in part.
     unwritten: Vec<u8>,
+    /// How much of it is.
+    written: usize,
     reports: Reports,
 }
 
@@ -205,12 +216,12 @@ impl Desk {
                     self.write();
                     let _ = self.file.sync_data();
                     let _ = self.reports.settle_now(&mut roll, limit);
-                    let _ = done.send(());
+                    let _ = done.send(self.rest(&line));
                 }
                 Order::Flush(done) => {
                     self.write();
                     let _ = self.file.sync_data();
-                    let _ = done.send(());
+                    let _ = done.send(self.rest(&line));
                 }
             }
         }
@@ -218,14 +229,23 @@ impl Desk {
 
     /// Writes what it can. The rest stays and is tried again with the next line, so the file has whole lines in order.
     fn write(&mut self) {
-        while !self.unwritten.is_empty() {
-            match self.file.write(&self.unwritten) {
-                Ok(written) => drop(self.unwritten.drain(..written)),
+        while self.written < self.unwritten.len() {
+            match self.file.write(&self.unwritten[self.written..]) {
+                Ok(written) => self.written += written,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_out_of_room(&error) && self.drop_ballast() => {}
-                Err(_) => return,
+                Err(_) => break,
             }
         }
+        let whole = self.unwritten[..self.written].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        self.unwritten.drain(..whole);
+        self.written -= whole;
+    }
+
+    /// What the file did not take, from the beginning of a line; at least the last line.
+    fn rest(&self, last: &str) -> String {
+        let rest = if (1..=LONGEST_REST).contains(&self.unwritten.len()) { &self.unwritten } else { last.as_bytes() };
+        String::from_utf8_lossy(rest).into_owned()
     }
 
     fn drop_ballast(&self) -> bool {

@@ -146,6 +146,8 @@ pub struct Ending {
     pub unfinished: Vec<String>,
     /// A step that changes something had begun.
     pub begun: bool,
+    /// The front broke, and the run was stopped for that.
+    pub broke: Option<Failure>,
 }
 
 /// The machine of one run.

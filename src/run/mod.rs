@@ -9,6 +9,7 @@
 //! them. A lost lock reaches a tool only because this room hears of the one and tells the other.
 
 mod chronicle;
+pub mod drill;
 mod engine;
 mod journal;
 mod keeping;
@@ -27,12 +28,16 @@ pub mod verdict;
 mod work;
 
 pub use chronicle::Chronicle;
-pub use journal::{Journal, Voice, make_ballast};
-pub use link::{Answer, Asked, Ear, Link, Mouth, Word};
+pub use journal::{BALLAST, Journal, Voice, make_ballast};
+pub use link::{Answer, Asked, Ear, Finished, Link, Mouth, Word};
+pub use mishap::caught;
 pub use reports::{GoingOn, Paths, Report, Reports, Roll, Unwritten};
 pub use spec::{JOURNAL, Mode, Spec};
 pub use start::{Started, start};
-pub use supervise::supervise;
+pub use supervise::{supervise, unwritable};
 pub use tally::Tally;
-pub use translate::millis;
+pub use tidy::{alive, tidy, untidied};
+pub use translate::{millis, opening};
 pub use verdict::Verdict;
+
+pub use crate::step::look_first;

@@ -1,6 +1,9 @@
 //! The supervisor's whole life: takes its end of the socket, arms the signals, runs, and says the verdict.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +14,7 @@ use crate::process;
 use crate::run::chronicle::Chronicle;
 use crate::run::engine::{Engine, Senses};
 use crate::run::journal::{Journal, Voice};
-use crate::run::link::{Answer, Ear, Link, Mouth, Word};
-use crate::run::machine::Ending;
+use crate::run::link::{Answer, Ear, Finished, Link, Mouth, Word};
 use crate::run::reports::{GoingOn, Paths, Reports, Unwritten};
 use crate::run::spec::{Mode, Spec};
 use crate::run::translate::{self, millis};
@@ -23,28 +25,53 @@ use crate::step::updates;
 
 /// How long the reports may take at the end.
 const REPORTS: Duration = Duration::from_secs(5);
+/// How long a front that stands still holds up a word to it.
+const LAST_WORD: Duration = Duration::from_secs(5);
 /// How long the journal may take at the end.
 const JOURNAL: Duration = Duration::from_secs(10);
 
-/// Runs a run. Returns when the verdict is written.
+/// Runs a run. Returns when the verdict is written and said.
 ///
 /// # Errors
-/// Only what happens before there is a journal: the front sees the supervisor's end and says it.
+/// Only what happens before there is a journal: nothing was done then, and the front is told.
 pub async fn supervise() -> Result<u8, Failure> {
-    let internal = |what: &'static str| move |error: std::io::Error| Failure::new(Code::Internal, what).because(&error);
     let socket = process::inherit()?;
-    let signals = signal::install().map_err(internal("the signal handlers could not be installed"))?;
-    process::adopt().map_err(internal("the supervisor cannot adopt orphans"))?;
     let link = Link::new(OwnedFd::from(socket)).map_err(internal("the socket to the front cannot be used"))?;
     let (mut ear, mut mouth) = link.split();
+    match begin(&mut ear, &mut mouth).await {
+        Ok((supervisor, signals)) => Ok(supervisor.run(signals, ear, mouth).await),
+        Err(failure) => {
+            say(&mut mouth, &Answer::NotBegun(failure.clone())).await;
+            Err(failure)
+        }
+    }
+}
+
+async fn begin(ear: &mut Ear, mouth: &mut Mouth) -> Result<(Supervisor, signal::Signals), Failure> {
+    let signals = signal::install().map_err(internal("the signal handlers could not be installed"))?;
+    process::adopt().map_err(internal("the supervisor cannot adopt orphans"))?;
     let Some(Word::Spec(spec)) = ear.next().await else {
         return Err(Failure::new(Code::Internal, "the front was gone before it had said what to do"));
     };
     let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     // A front that is gone already is noticed by the engine.
-    let _ = mouth.say(&Answer::Hello { pid }).await;
-    let supervisor = Supervisor::new(*spec, pid)?;
-    Ok(supervisor.run(signals, ear, mouth).await)
+    say(mouth, &Answer::Hello { pid }).await;
+    Ok((Supervisor::new(*spec, pid)?, signals))
+}
+
+fn internal(what: &'static str) -> impl FnOnce(io::Error) -> Failure {
+    move |error| Failure::new(Code::Internal.unless_exhausted(&error), what).because(&error)
+}
+
+/// The failure of a run whose journal cannot be made.
+pub fn unwritable(journal: &Path, error: &io::Error) -> Failure {
+    let code = Code::RunDirUnusable.unless_exhausted(error);
+    Failure::new(code, format!("the journal {} cannot be written", journal.display())).because(error)
+}
+
+/// Says a word to a front that may be gone, or stand still.
+async fn say(mouth: &mut Mouth, answer: &Answer) {
+    let _ = tokio::time::timeout(LAST_WORD, mouth.say(answer)).await;
 }
 
 struct Supervisor {
@@ -65,10 +92,7 @@ impl Supervisor {
         let voice =
             Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor: spec.redactor(), seq: 0 };
         let path = spec.journal();
-        let journal = Journal::open(&path, voice, reports).map_err(|error| {
-            let sentence = format!("the journal {} cannot be written", path.display());
-            Failure::new(Code::RunDirUnusable, sentence).because(&error)
-        })?;
+        let journal = Journal::open(&path, voice, reports).map_err(|error| unwritable(&path, &error))?;
         let told = Chronicle::new(journal, clock.clone());
         Ok(Supervisor { spec, pid, clock, told })
     }
@@ -81,13 +105,17 @@ impl Supervisor {
         let (mut engine, first) = Engine::new(work, self.told, stopper);
         let mut senses = Senses { signals, ear: Some(ear), mouth, updates: receive };
         engine.run(&mut senses, first).await;
-        close(engine, &self.spec).await
+        let finished = close(engine, &self.spec).await;
+        let exit = finished.exit_code;
+        say(&mut senses.mouth, &Answer::Finished(finished)).await;
+        exit
     }
 
     /// The first events.
     fn open(&mut self, work: &Work) {
-        self.told.tell(None, translate::run_started(&self.spec, &work.holder()));
-        self.told.tell(None, translate::run_planned(&self.spec.plan));
+        for event in translate::opening(&self.spec, &work.holder()) {
+            self.told.tell(None, event);
+        }
         if !self.spec.dropped.is_empty() {
             let names = self.spec.dropped.clone();
             self.told.tell(None, Event::EnvironmentDropped(event::EnvironmentDropped { names }));
@@ -98,9 +126,9 @@ impl Supervisor {
     }
 }
 
-/// The last events, and the exit code.
-async fn close(mut engine: Engine, spec: &Spec) -> u8 {
-    for left in crate::run::tidy::tidy(&spec.run_dir, &spec.kubeconfig) {
+/// The last events, and how it ended.
+async fn close(mut engine: Engine, spec: &Spec) -> Finished {
+    for left in crate::run::tidy::tidy(spec) {
         engine.told.tell(None, Event::NoteMade(event::NoteMade { text: left }));
     }
     let unwritten = engine.told.settle_reports(REPORTS).await;
@@ -108,14 +136,15 @@ async fn close(mut engine: Engine, spec: &Spec) -> u8 {
         engine.told.tell(None, unwritten.event());
     }
     let lock = engine.work.lock_end();
-    let ending = Ending { begun: engine.work.has_begun(), ..engine.machine().ending().clone() };
+    let ending = engine.ending();
     let verdict = verdict::decide(&ending, lock, unwritten.first().map(Unwritten::failure));
-    let exit = verdict.exit();
-    let finished = run_finished(&engine, spec, &verdict, lock, ending.unfinished);
+    let exit_code = verdict.exit();
+    let unfinished = engine.told.unfinished().into_iter().chain(ending.unfinished).collect::<BTreeSet<_>>();
+    let finished = run_finished(&engine, spec, &verdict, lock, unfinished.into_iter().collect());
     engine.told.tell(None, Event::RunFinished(finished));
     engine.told.settle_reports(REPORTS).await;
-    engine.told.flush(JOURNAL).await;
-    exit
+    let lines = engine.told.flush(JOURNAL).await;
+    Finished { exit_code, lines }
 }
 
 fn run_finished(

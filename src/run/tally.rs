@@ -1,7 +1,7 @@
 //! What has been done so far and what is in flight, kept from the events themselves, so that the verdict and the
 //! progress can never say more than the journal does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::clock::Instant;
@@ -16,6 +16,8 @@ pub struct Tally {
     resources: BTreeMap<String, (String, Instant)>,
     waits: BTreeMap<String, (String, Instant)>,
     programs: BTreeMap<String, Instant>,
+    /// The addresses whose change was begun and not yet seen to end, whatever became of the step.
+    open: BTreeSet<String>,
 }
 
 impl Tally {
@@ -32,9 +34,11 @@ impl Tally {
                 self.forget();
             }
             Event::ResourceStarted(started) => {
+                self.open.insert(started.address.clone());
                 self.resources.insert(started.address.clone(), (started.action.clone(), now));
             }
             Event::ResourceCompleted(completed) => {
+                self.open.remove(&completed.address);
                 self.resources.remove(&completed.address);
                 let resources = &mut self.counts.resources;
                 match completed.action.as_str() {
@@ -45,6 +49,7 @@ impl Tally {
                 }
             }
             Event::ResourceFailed(failed) => {
+                self.open.remove(&failed.address);
                 self.resources.remove(&failed.address);
                 self.counts.resources.failed += 1;
             }
@@ -76,6 +81,11 @@ impl Tally {
         let mut counts = self.counts.clone();
         counts.steps.skipped = self.planned.saturating_sub(counts.steps.done + counts.steps.failed);
         counts
+    }
+
+    /// The addresses whose change was begun and whose end nobody saw.
+    pub fn unfinished(&self) -> &BTreeSet<String> {
+        &self.open
     }
 
     /// What is in flight now, longest first: resources, else what is waited for, else programs.

@@ -20,7 +20,7 @@ use crate::run::link::Asked;
 use crate::run::machine::{Input, StepEnd};
 use crate::run::spec::{Mode, Spec};
 use crate::run::translate::Place;
-use crate::run::{keeping, surroundings};
+use crate::run::{drill, keeping, surroundings};
 use crate::step::{self, Fence, Kit, Outcome, Updates};
 
 /// How an activity ended.
@@ -77,8 +77,7 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) fn new(spec: Spec, pid: u32, clock: Arc<dyn Clock>, stop: StopWatch, send: Updates) -> Work {
-        let suffix = u64::from_str_radix(&spec.run, 16).expect("a run's id is 16 hexadecimal digits");
-        let holder = HolderId::new(&spec.user, &spec.host, pid, suffix);
+        let holder = spec.holder(pid);
         Work {
             spec: Rc::new(spec),
             holder,
@@ -95,6 +94,10 @@ impl Work {
             directly: Directly::No,
             begun: false,
         }
+    }
+
+    pub(crate) fn spec(&self) -> &Spec {
+        &self.spec
     }
 
     pub(crate) fn steps(&self) -> usize {
@@ -147,7 +150,9 @@ impl Work {
             .into_iter()
             .map(|(what, path)| Kept { what, path: path.display().to_string() })
             .collect::<Vec<_>>();
-        kept.push(Kept { what: "the run directory".to_owned(), path: self.spec.run_dir.display().to_string() });
+        if self.spec.run_dir.exists() {
+            kept.push(Kept { what: "the run directory".to_owned(), path: self.spec.run_dir.display().to_string() });
+        }
         kept
     }
 
@@ -205,7 +210,11 @@ impl Work {
             Action::ClaimCluster => self.claim(),
             action => {
                 let kit = self.kit.clone().expect("the surroundings were looked at before the first step");
-                Box::pin(async move { Done::Step(Ended::Plain(action), step::perform(&kit, action).await) })
+                let spec = self.spec.clone();
+                Box::pin(async move {
+                    drill::at(&spec, &action.id());
+                    Done::Step(Ended::Plain(action), step::perform(&kit, action).await)
+                })
             }
         });
     }
