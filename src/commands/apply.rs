@@ -17,7 +17,7 @@ use crate::redact::Redactor;
 use crate::run::{self, Mode, Spec};
 use crate::signal::Signals;
 
-mod files;
+pub(crate) mod files;
 
 /// `dcctl install`.
 pub(crate) fn install(desk: &Desk, args: InstallArgs) -> u8 {
@@ -164,7 +164,7 @@ async fn start(
     })?;
     let surroundings = Surroundings {
         program,
-        environment: spec.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        environment: desk.environment.for_supervisor(),
         clock: desk.clock.clone(),
         signals,
         complaints: terminal::stderr(),

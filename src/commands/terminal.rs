@@ -6,6 +6,8 @@ use crate::cli::{Color as Wanted, Output};
 use crate::commands::Desk;
 use crate::config::env::Color as Hint;
 use crate::front::{Form, Showing, Terminal};
+use crate::process;
+use crate::redact::Redactor;
 use crate::report::human::{Color, Options, Screen, ToolOutput};
 
 /// Columns where there is no terminal to ask: what CI systems show without wrapping.
@@ -61,30 +63,35 @@ fn width() -> Option<usize> {
 /// Whether a person's Ctrl+C reaches this process: standard input is a terminal whose foreground group we are in.
 pub(crate) fn foreground() -> Terminal {
     let stdin = rustix::stdio::stdin();
-    let group = rustix::process::getpgrp();
     match rustix::termios::tcgetpgrp(stdin) {
-        Ok(front) if front == group => Terminal::Foreground,
+        Ok(front) if front.as_raw_nonzero().get().unsigned_abs() == process::own_group() => Terminal::Foreground,
         Ok(_) | Err(_) => Terminal::None,
     }
 }
 
-/// Standard error as the writer of the program's own diagnostics: what cannot be written is lost without a word.
+/// Standard error as the writer of the program's own diagnostics: without secrets, and what cannot be written is lost
+/// without a word. A line is one write.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that opens standard error")]
-pub(crate) fn stderr_of_the_log() -> Lossy {
-    Lossy(std::io::stderr())
+pub(crate) fn log(redactor: &Redactor) -> impl Fn() -> Lossy + Send + Sync + 'static {
+    let redactor = redactor.clone();
+    move || Lossy { out: std::io::stderr(), redactor: redactor.clone() }
 }
 
 /// A writer that never fails.
-pub(crate) struct Lossy(std::io::Stderr);
+pub(crate) struct Lossy {
+    out: std::io::Stderr,
+    redactor: Redactor,
+}
 
 impl Write for Lossy {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let _ = self.0.write_all(bytes);
+        let text = String::from_utf8_lossy(bytes);
+        let _ = self.out.write_all(self.redactor.text(&text).as_bytes());
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        let _ = self.0.flush();
+        let _ = self.out.flush();
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use crate::clock::{Clock, Instant};
 use crate::event::{self, Event, LockEnd, RunOutcome, Seen};
 use crate::failure::{Code, Failure};
 use crate::pipeline::Action;
-use crate::run::{Finished, GoingOn, Journal, Mode, Paths, Reports, Spec, Tally, Voice};
+use crate::run::{Finished, GoingOn, Journal, Mode, Paths, Reports, Settled, Spec, Tally, Unwritten, Voice};
 
 /// How long the front waits for its own last lines to be written.
 const FLUSH: Duration = Duration::from_secs(5);
@@ -33,10 +33,8 @@ pub(crate) fn verdict_of(journal: &File) -> Option<u8> {
     let longest = event::LONGEST_LINE as u64 + 1;
     let end = read_from(journal, journal.metadata().ok()?.len().saturating_sub(longest)).ok()?;
     let line = end.strip_suffix(b"\n")?.rsplit(|byte| *byte == b'\n').next()?;
-    match Seen::read(std::str::from_utf8(line).ok()?).ok()?.event {
-        Some(Event::RunFinished(finished)) => Some(finished.exit_code),
-        _ => None,
-    }
+    let event = Seen::read(std::str::from_utf8(line).ok()?).ok()?.event?;
+    if let Event::RunFinished(finished) = event { Some(finished.exit_code) } else { None }
 }
 
 /// The file from here on, whoever else reads it.
@@ -102,6 +100,7 @@ impl Remains {
             Event::StepStarted(started) if started.id == Action::ClaimCluster.id() => self.lock = LockEnd::Unknown,
             Event::LockClaimed(_) | Event::LockLeft(_) => self.lock = LockEnd::Left,
             Event::LockBlocked(_) | Event::LockObserved(_) => self.lock = LockEnd::NeverTaken,
+            Event::LockReleasing(_) => self.lock = LockEnd::Unknown,
             Event::LockReleased(_) => self.lock = LockEnd::Released,
             Event::LockLost(_) => self.lock = LockEnd::Lost,
             Event::StepFinished(finished) if finished.index == finished.total && self.lock == LockEnd::Left => {
@@ -109,7 +108,35 @@ impl Remains {
             }
             Event::ProcessStarted(started) => drop(self.programs.insert(started.program, started.pid)),
             Event::ProcessFinished(finished) => drop(self.programs.remove(&finished.program)),
-            _ => {}
+            Event::RunPlanned(_)
+            | Event::RunFinished(_)
+            | Event::StepStarted(_)
+            | Event::StepFinished(_)
+            | Event::StepProgressed(_)
+            | Event::LockWaiting(_)
+            | Event::LockRenewed(_)
+            | Event::LockRenewalFailed(_)
+            | Event::ProcessInterrupted(_)
+            | Event::ProcessInterruptReported(_)
+            | Event::ProcessKilled(_)
+            | Event::ProcessLeftBehind(_)
+            | Event::ProcessOutput(_)
+            | Event::OutputDropped(_)
+            | Event::ObjectApplied(_)
+            | Event::ObjectWaiting(_)
+            | Event::ObjectReady(_)
+            | Event::ResourcePlanned(_)
+            | Event::ResourceStarted(_)
+            | Event::ResourceProgressed(_)
+            | Event::ResourceCompleted(_)
+            | Event::ResourceFailed(_)
+            | Event::ToolChecked(_)
+            | Event::EnvironmentDropped(_)
+            | Event::StopRequested(_)
+            | Event::SignalReceived(_)
+            | Event::Diagnostic(_)
+            | Event::NoteMade(_)
+            | Event::ReportFailed(_) => {}
         }
     }
 
@@ -122,11 +149,17 @@ impl Remains {
     }
 }
 
-/// Writes the verdict of a run whose supervisor was killed. The journal is open for reading and appending.
+/// Writes the verdict of a run whose supervisor was killed. Says how it ended, and which reports could not be written.
+/// The journal is open for reading and appending.
 ///
 /// # Errors
 /// When the journal can neither be read nor written.
-pub(crate) fn write(spec: &Spec, clock: &Arc<dyn Clock>, file: &File, gone: &Gone) -> Result<Finished, Failure> {
+pub(crate) fn write(
+    spec: &Spec,
+    clock: &Arc<dyn Clock>,
+    file: &File,
+    gone: &Gone,
+) -> Result<(Finished, Vec<Unwritten>), Failure> {
     let path = spec.journal();
     let unusable = |error: &io::Error| {
         let sentence =
@@ -162,8 +195,8 @@ pub(crate) fn write(spec: &Spec, clock: &Arc<dyn Clock>, file: &File, gone: &Gon
     let finished = finished(spec, remains, left, crate::run::millis(journal.elapsed()));
     let exit_code = finished.exit_code;
     journal.tell(None, Event::RunFinished(finished));
-    let lines = journal.settle_now(FLUSH);
-    Ok(Finished { exit_code, lines })
+    let Settled { unwritten, lines } = journal.settle_now(FLUSH);
+    Ok((Finished { exit_code, lines }, unwritten))
 }
 
 /// A line that was cut off in the middle is ended, so that readers skip it alone.

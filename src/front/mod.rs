@@ -295,10 +295,14 @@ impl Front {
             return Err(Broken::NotStarted(failure));
         }
         let written = || aftermath::write(&self.spec, &self.clock, &self.journal, &Gone { pid, hello });
-        let Finished { exit_code, lines } = finished.map_or_else(written, Ok).map_err(|failure| {
+        let ended = finished.map_or_else(written, |finished| Ok((finished, Vec::new())));
+        let (Finished { exit_code, lines }, unwritten) = ended.map_err(|failure| {
             shown.end_with(String::new());
             Broken::NoVerdict(failure)
         })?;
+        for unwritten in unwritten {
+            self.complain(&unwritten.to_string());
+        }
         // What was written by us is in the journal as well, if that took it.
         if aftermath::verdict_of(&self.journal).is_none() {
             if lines.is_none() {

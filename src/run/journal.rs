@@ -1,13 +1,14 @@
 //! The only maker of envelopes: numbers the events, stamps them, hides what is secret, and hands them on.
 //!
 //! Rendering and writing happen on a thread of their own, so a blocked disk delays neither a signal nor a renewal.
-//! Facts are never dropped. What tools print is, when the disk cannot keep up: it is counted, and the count is an
-//! event.
+//! Facts are never dropped. What tools print is, when the disk cannot keep up or is full: it is counted, and the count
+//! is an event. So what waits for the disk stays within a bound.
 //!
 //! The directory holds some ballast; at the first "disk full" it is deleted, so that the verdict still finds room.
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::future::Future;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,16 +23,18 @@ use tokio::sync::oneshot;
 use crate::clock::{Clock, Instant};
 use crate::event::{Envelope, Event, Hide, OutputDropped};
 use crate::redact::{Redactor, is_secret_key};
-use crate::run::reports::{Answers, Reports, Roll, Unwritten};
+use crate::run::reports::{Answers, Kind, Reports, Roll, Unwritten};
 
 /// The ballast's name in the run directory.
 pub const BALLAST: &str = "ballast";
 /// Its size in bytes: enough for the last events of any run.
 const BALLAST_SIZE: usize = 256 * 1024;
-/// How many pieces of output may wait for the disk before more of them are dropped. A piece is at most 8 KiB.
+/// How many pieces of output may wait to be made into lines before more of them are dropped. A piece is at most 8 KiB.
 const BACKLOG: usize = 4096;
-/// The most of what the disk did not take that is handed on at the end, in bytes.
-const LONGEST_REST: usize = 1 << 20;
+/// How many bytes of lines may wait for a disk that takes none before output is dropped.
+const UNWRITTEN: usize = 1 << 20;
+/// The most of what the disk did not take that is handed on at the end, in bytes: output that waits, and facts.
+const LONGEST_REST: usize = 2 * UNWRITTEN;
 
 /// Makes the run's ballast. A run directory without room for it has none for a run.
 ///
@@ -75,16 +78,44 @@ pub struct Journal {
     clock: Arc<dyn Clock>,
     seq: u64,
     dropped: u64,
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
     desk: mpsc::Sender<Order>,
     roll: Roll,
 }
 
+/// What waits for the disk.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Pieces of output of which no line was made yet.
+    pieces: AtomicUsize,
+    /// Bytes of lines that the disk did not take.
+    bytes: AtomicUsize,
+}
+
+impl Waiting {
+    /// Whether more output of tools would be too much.
+    fn is_full(&self) -> bool {
+        self.pieces.load(Ordering::Relaxed) > BACKLOG || self.bytes.load(Ordering::Relaxed) > UNWRITTEN
+    }
+}
+
+/// What came of a journal at its end, see [`Journal::settle_now`].
+#[derive(Debug, Default)]
+pub struct Settled {
+    /// The reports that could not be written.
+    pub unwritten: Vec<Unwritten>,
+    /// As [`Journal::flush`] gives them back.
+    pub lines: Option<String>,
+}
+
 enum Order {
-    Tell(Box<Told>),
+    Tell(Arc<Told>),
+    Offer(Arc<Told>, Kind, Answers),
+    Keep(Arc<Told>),
     Flush(oneshot::Sender<String>),
+    Written(oneshot::Sender<()>),
     Reports(Answers),
-    SettleNow(mpsc::Sender<String>, Roll, Duration),
+    SettleNow(mpsc::Sender<Settled>, Roll, Duration),
 }
 
 /// An event with its place in the journal.
@@ -110,25 +141,28 @@ impl Journal {
     /// # Errors
     /// When the thread cannot be started.
     pub fn over(file: File, path: &Path, voice: Voice, reports: Reports) -> io::Result<Journal> {
-        let waiting = Arc::new(AtomicUsize::new(0));
+        Journal::on(file, path.with_file_name(BALLAST), voice, reports)
+    }
+
+    fn on(paper: impl Paper, ballast: PathBuf, voice: Voice, reports: Reports) -> io::Result<Journal> {
+        let waiting = Arc::new(Waiting::default());
         let (desk, orders) = mpsc::channel();
         let Voice { run, began, clock, redactor, seq } = voice;
         let roll = reports.roll();
-        let ballast = path.with_file_name(BALLAST);
-        let writer = Desk { run, redactor, file, ballast, unwritten: Vec::new(), written: 0, reports };
-        let counter = waiting.clone();
-        thread::Builder::new().name("journal".to_owned()).spawn(move || writer.work(&orders, &counter))?;
+        let (unwritten, counter) = (Vec::new(), waiting.clone());
+        let writer = Desk { run, redactor, paper, ballast, unwritten, written: 0, waiting: counter, reports };
+        thread::Builder::new().name("journal".to_owned()).spawn(move || writer.work(&orders))?;
         Ok(Journal { began, clock, seq, dropped: 0, waiting, desk, roll })
     }
 
     /// Tells one fact. Never blocks and never fails.
     pub fn tell(&mut self, step: Option<&str>, event: Event) {
         if matches!(event, Event::ProcessOutput(_)) {
-            if self.waiting.load(Ordering::Relaxed) > BACKLOG {
+            if self.waiting.is_full() {
                 self.dropped += 1;
                 return;
             }
-            self.waiting.fetch_add(1, Ordering::Relaxed);
+            self.waiting.pieces.fetch_add(1, Ordering::Relaxed);
         }
         if self.dropped > 0 {
             let lines = std::mem::take(&mut self.dropped);
@@ -137,12 +171,36 @@ impl Journal {
         self.hand_over(step, event);
     }
 
+    /// Tells the last event of the run, which says how the reports are: so they take it first, the JUnit report before
+    /// the events file, because that can be written anew. When one of them could not, the event is not in the journal
+    /// and what is wrong comes back; then it is not true any more. Waits at most this long for each.
+    pub async fn conclude(&mut self, event: Event, limit: Duration) -> Vec<Unwritten> {
+        let told = Arc::new(self.told(None, event));
+        for kind in [Kind::Junit, Kind::Events] {
+            let (answers, seen) = tokio::sync::mpsc::unbounded_channel();
+            if self.desk.send(Order::Offer(told.clone(), kind, answers)).is_ok() {
+                let unwritten = self.roll.call(seen, limit).await;
+                if !unwritten.is_empty() {
+                    return unwritten;
+                }
+            }
+        }
+        self.seq += 1;
+        let _ = self.desk.send(Order::Keep(told));
+        Vec::new()
+    }
+
     fn hand_over(&mut self, step: Option<&str>, event: Event) {
-        let elapsed = self.clock.now().since(self.began);
-        let told = Told { seq: self.seq, time: self.clock.wall(), elapsed, step: step.map(str::to_owned), event };
+        let told = self.told(step, event);
         self.seq += 1;
         // The thread ends only with the process; an event that it cannot take has nowhere else to go.
-        let _ = self.desk.send(Order::Tell(Box::new(told)));
+        let _ = self.desk.send(Order::Tell(Arc::new(told)));
+    }
+
+    /// What would be the next event.
+    fn told(&self, step: Option<&str>, event: Event) -> Told {
+        let elapsed = self.clock.now().since(self.began);
+        Told { seq: self.seq, time: self.clock.wall(), elapsed, step: step.map(str::to_owned), event }
     }
 
     /// Since when the run is at work.
@@ -161,13 +219,27 @@ impl Journal {
     }
 
     /// [`Journal::settle_reports`] and [`Journal::flush`] without a runtime.
-    pub fn settle_now(&mut self, limit: Duration) -> Option<String> {
+    pub fn settle_now(&mut self, limit: Duration) -> Settled {
         let (done, seen) = mpsc::channel();
-        self.desk.send(Order::SettleNow(done, self.roll.clone(), limit)).ok()?;
-        seen.recv_timeout(limit + limit).ok()
+        match self.desk.send(Order::SettleNow(done, self.roll.clone(), limit)) {
+            Ok(()) => seen.recv_timeout(limit + limit).unwrap_or_default(),
+            Err(_) => Settled::default(),
+        }
     }
 
-    /// Waits until everything told so far is in the file, at most this long. Gives back the lines that the file did not
+    /// Waits until everything told so far was handed to the operating system, at most this long: then it outlives this
+    /// process, and whoever takes over reads it.
+    pub fn written(&self, limit: Duration) -> impl Future<Output = ()> + use<> {
+        let (done, seen) = oneshot::channel();
+        let sent = self.desk.send(Order::Written(done));
+        async move {
+            if sent.is_ok() {
+                let _ = tokio::time::timeout(limit, seen).await;
+            }
+        }
+    }
+
+    /// Waits until everything told so far is on the disk, at most this long. Gives back the lines that the file did not
     /// take, or at least the last one, which it gives back in any case; none when the disk does not answer in time.
     pub async fn flush(&mut self, limit: Duration) -> Option<String> {
         let (done, seen) = oneshot::channel();
@@ -182,55 +254,92 @@ fn is_out_of_room(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
+/// What a journal is written on.
+trait Paper: Write + Send + 'static {
+    /// Waits until all of it is on the disk.
+    fn settle(&mut self) -> io::Result<()>;
+}
+
+impl Paper for File {
+    fn settle(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
 /// The writing thread's own.
-struct Desk {
+struct Desk<P> {
     run: String,
     redactor: Redactor,
-    file: File,
+    paper: P,
     ballast: PathBuf,
     /// Whole lines, the first of which may be in the file in part.
     unwritten: Vec<u8>,
     /// How much of it is.
     written: usize,
+    waiting: Arc<Waiting>,
     reports: Reports,
 }
 
-impl Desk {
-    fn work(mut self, orders: &mpsc::Receiver<Order>, waiting: &AtomicUsize) {
+impl<P: Paper> Desk<P> {
+    fn work(mut self, orders: &mpsc::Receiver<Order>) {
         let mut line = String::new();
         while let Ok(order) = orders.recv() {
             match order {
                 Order::Tell(told) => {
-                    let Told { seq, time, elapsed, step, event } = &*told;
-                    Envelope::new(*seq, *time, *elapsed, &self.run, step.as_deref(), event)
-                        .render_into(&self.redactor, &mut line);
-                    self.unwritten.extend_from_slice(line.as_bytes());
-                    self.write();
+                    self.render(&told, &mut line);
+                    self.keep(&line);
                     self.reports.heed(&line);
-                    if matches!(event, Event::ProcessOutput(_)) {
-                        waiting.fetch_sub(1, Ordering::Relaxed);
+                    if matches!(told.event, Event::ProcessOutput(_)) {
+                        self.waiting.pieces.fetch_sub(1, Ordering::Relaxed);
                     }
+                }
+                Order::Offer(told, kind, answers) => {
+                    self.render(&told, &mut line);
+                    self.reports.heed_by(kind, &line);
+                    self.reports.settle(move |said| drop(answers.send(said)));
+                }
+                Order::Keep(told) => {
+                    self.render(&told, &mut line);
+                    self.keep(&line);
                 }
                 Order::Reports(answers) => self.reports.settle(move |said| drop(answers.send(said))),
                 Order::SettleNow(done, mut roll, limit) => {
+                    self.flush();
+                    let unwritten = self.reports.settle_now(&mut roll, limit);
+                    let _ = done.send(Settled { unwritten, lines: Some(self.rest(&line)) });
+                }
+                Order::Written(done) => {
                     self.write();
-                    let _ = self.file.sync_data();
-                    let _ = self.reports.settle_now(&mut roll, limit);
-                    let _ = done.send(self.rest(&line));
+                    let _ = done.send(());
                 }
                 Order::Flush(done) => {
-                    self.write();
-                    let _ = self.file.sync_data();
+                    self.flush();
                     let _ = done.send(self.rest(&line));
                 }
             }
         }
     }
 
+    fn render(&self, told: &Told, line: &mut String) {
+        let Told { seq, time, elapsed, step, event } = told;
+        Envelope::new(*seq, *time, *elapsed, &self.run, step.as_deref(), event).render_into(&self.redactor, line);
+    }
+
+    fn keep(&mut self, line: &str) {
+        self.unwritten.extend_from_slice(line.as_bytes());
+        self.write();
+        self.waiting.bytes.store(self.unwritten.len(), Ordering::Relaxed);
+    }
+
+    fn flush(&mut self) {
+        self.write();
+        let _ = self.paper.settle();
+    }
+
     /// Writes what it can. The rest stays and is tried again with the next line, so the file has whole lines in order.
     fn write(&mut self) {
         while self.written < self.unwritten.len() {
-            match self.file.write(&self.unwritten[self.written..]) {
+            match self.paper.write(&self.unwritten[self.written..]) {
                 Ok(written) => self.written += written,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_out_of_room(&error) && self.drop_ballast() => {}
@@ -252,3 +361,7 @@ impl Desk {
         std::fs::remove_file(&self.ballast).is_ok()
     }
 }
+
+#[cfg(test)]
+#[path = "journal_tests.rs"]
+mod tests;

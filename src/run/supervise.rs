@@ -10,7 +10,9 @@ use std::time::Duration;
 use crate::clock::{Clock, System};
 use crate::event::{self, Event, LockEnd};
 use crate::failure::{Code, Failure};
+use crate::lock;
 use crate::process;
+use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
 use crate::run::engine::{Engine, Senses};
 use crate::run::journal::{Journal, Voice};
@@ -30,15 +32,16 @@ const LAST_WORD: Duration = Duration::from_secs(5);
 /// How long the journal may take at the end.
 const JOURNAL: Duration = Duration::from_secs(10);
 
-/// Runs a run. Returns when the verdict is written and said.
+/// Runs a run. Returns when the verdict is written and said. The redactor learns the secrets of the run as soon as these
+/// are known.
 ///
 /// # Errors
 /// Only what happens before there is a journal: nothing was done then, and the front is told.
-pub async fn supervise() -> Result<u8, Failure> {
+pub async fn supervise(redactor: Redactor) -> Result<u8, Failure> {
     let socket = process::inherit()?;
     let link = Link::new(OwnedFd::from(socket)).map_err(internal("the socket to the front cannot be used"))?;
     let (mut ear, mut mouth) = link.split();
-    match begin(&mut ear, &mut mouth).await {
+    match begin(&mut ear, &mut mouth, redactor).await {
         Ok((supervisor, signals)) => Ok(supervisor.run(signals, ear, mouth).await),
         Err(failure) => {
             say(&mut mouth, &Answer::NotBegun(failure.clone())).await;
@@ -47,7 +50,7 @@ pub async fn supervise() -> Result<u8, Failure> {
     }
 }
 
-async fn begin(ear: &mut Ear, mouth: &mut Mouth) -> Result<(Supervisor, signal::Signals), Failure> {
+async fn begin(ear: &mut Ear, mouth: &mut Mouth, redactor: Redactor) -> Result<(Supervisor, signal::Signals), Failure> {
     let signals = signal::install().map_err(internal("the signal handlers could not be installed"))?;
     process::adopt().map_err(internal("the supervisor cannot adopt orphans"))?;
     let Some(Word::Spec(spec)) = ear.next().await else {
@@ -56,7 +59,9 @@ async fn begin(ear: &mut Ear, mouth: &mut Mouth) -> Result<(Supervisor, signal::
     let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     // A front that is gone already is noticed by the engine.
     say(mouth, &Answer::Hello { pid }).await;
-    Ok((Supervisor::new(*spec, pid)?, signals))
+    spec.teach(&redactor);
+    tracing::debug!(pid, run = spec.run, "this process owns the run");
+    Ok((Supervisor::new(*spec, pid, redactor)?, signals))
 }
 
 fn internal(what: &'static str) -> impl FnOnce(io::Error) -> Failure {
@@ -82,15 +87,14 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    fn new(spec: Spec, pid: u32) -> Result<Supervisor, Failure> {
+    fn new(spec: Spec, pid: u32, redactor: Redactor) -> Result<Supervisor, Failure> {
         let clock: Arc<dyn Clock> = Arc::new(System);
         let reports = Reports::start(Paths {
             events: spec.events_file.clone(),
             junit: spec.junit.clone(),
             going_on: GoingOn::No,
         });
-        let voice =
-            Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor: spec.redactor(), seq: 0 };
+        let voice = Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: 0 };
         let path = spec.journal();
         let journal = Journal::open(&path, voice, reports).map_err(|error| unwritable(&path, &error))?;
         let told = Chronicle::new(journal, clock.clone());
@@ -131,20 +135,25 @@ async fn close(mut engine: Engine, spec: &Spec) -> Finished {
     for left in crate::run::tidy::tidy(spec) {
         engine.told.tell(None, Event::NoteMade(event::NoteMade { text: left }));
     }
-    let unwritten = engine.told.settle_reports(REPORTS).await;
-    for unwritten in &unwritten {
-        engine.told.tell(None, unwritten.event());
-    }
     let lock = engine.work.lock_end();
     let ending = engine.ending();
-    let verdict = verdict::decide(&ending, lock, unwritten.first().map(Unwritten::failure));
-    let exit_code = verdict.exit();
-    let unfinished = engine.told.unfinished().into_iter().chain(ending.unfinished).collect::<BTreeSet<_>>();
-    let finished = run_finished(&engine, spec, &verdict, lock, unfinished.into_iter().collect());
-    engine.told.tell(None, Event::RunFinished(finished));
-    engine.told.settle_reports(REPORTS).await;
-    let lines = engine.told.flush(JOURNAL).await;
-    Finished { exit_code, lines }
+    let unfinished: BTreeSet<String> = engine.told.unfinished().into_iter().chain(ending.unfinished.clone()).collect();
+    let mut unwritten = engine.told.settle_reports(REPORTS).await;
+    let mut failure = None;
+    // A report that takes all but the verdict itself changes the verdict. Each is told of once, so this ends.
+    loop {
+        for unwritten in &unwritten {
+            engine.told.tell(None, unwritten.event());
+        }
+        failure = failure.or_else(|| unwritten.first().map(Unwritten::failure));
+        let verdict = verdict::decide(&ending, lock, failure.clone());
+        let finished = run_finished(&engine, spec, &verdict, lock, &unfinished);
+        unwritten = engine.told.conclude(Event::RunFinished(finished), REPORTS).await;
+        if unwritten.is_empty() {
+            let lines = engine.told.flush(JOURNAL).await;
+            return Finished { exit_code: verdict.exit(), lines };
+        }
+    }
 }
 
 fn run_finished(
@@ -152,7 +161,7 @@ fn run_finished(
     spec: &Spec,
     verdict: &Verdict,
     lock: LockEnd,
-    unfinished: Vec<String>,
+    unfinished: &BTreeSet<String>,
 ) -> event::RunFinished {
     event::RunFinished {
         subject: spec.subject(),
@@ -162,23 +171,33 @@ fn run_finished(
         lock,
         holder: engine.work.holder_at_end(),
         counts: engine.told.counts(),
-        unfinished,
+        unfinished: unfinished.iter().cloned().collect(),
         kept: engine.work.kept(),
-        next: next(spec, verdict, lock),
+        next: next(spec, verdict, &engine.work),
         dry_run: spec.mode == Mode::DryRun,
         duration_ms: millis(engine.told.elapsed()),
     }
 }
 
 /// What to do now: the failure's own hints first, else the table's remedy, and what the lock needs.
-fn next(spec: &Spec, verdict: &Verdict, lock: LockEnd) -> Vec<String> {
+fn next(spec: &Spec, verdict: &Verdict, work: &Work) -> Vec<String> {
     let mut next = match &verdict.failure {
         None => Vec::new(),
         Some(failure) if failure.hints.is_empty() => vec![failure.code.row().remedy.to_owned()],
         Some(failure) => failure.hints.clone(),
     };
-    if matches!(lock, LockEnd::Left | LockEnd::Unknown) {
-        next.push(format!("look at the lock: dcctl lock status --kube-context {}", spec.kube_context));
+    let look = format!("dcctl lock status --kube-context {}", spec.kube_context);
+    match work.lock_end() {
+        LockEnd::Left | LockEnd::Unknown => next.push(format!("look at the lock: {look}")),
+        // Nobody else was seen in it: it may still bear our name, and then nobody gives it back but a person.
+        LockEnd::Lost if work.holder_at_end().is_some_and(|holder| holder == work.holder()) => {
+            let reclaim = lock::message::reclaim_command(&spec.kube_context);
+            next.push(format!(
+                "the Lease still named this run when it was last seen: {look}; if it still does, and nothing of this run \
+                 lives any more, {reclaim}"
+            ));
+        }
+        LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => {}
     }
     next
 }

@@ -38,19 +38,11 @@ impl Tally {
                 self.resources.insert(started.address.clone(), (started.action.clone(), now));
             }
             Event::ResourceCompleted(completed) => {
-                self.open.remove(&completed.address);
-                self.resources.remove(&completed.address);
-                let resources = &mut self.counts.resources;
-                match completed.action.as_str() {
-                    "create" | "replace" => resources.created += 1,
-                    "update" => resources.changed += 1,
-                    "delete" => resources.destroyed += 1,
-                    _ => {}
-                }
+                self.end(&completed.address);
+                self.count(&completed.action);
             }
             Event::ResourceFailed(failed) => {
-                self.open.remove(&failed.address);
-                self.resources.remove(&failed.address);
+                self.end(&failed.address);
                 self.counts.resources.failed += 1;
             }
             Event::ObjectWaiting(waiting) => {
@@ -66,6 +58,49 @@ impl Tally {
             Event::ProcessStarted(started) => drop(self.programs.insert(started.program.clone(), now)),
             Event::ProcessFinished(finished) => drop(self.programs.remove(&finished.program)),
             Event::Diagnostic(diagnostic) if diagnostic.severity == Severity::Warning => self.counts.warnings += 1,
+            Event::Diagnostic(_)
+            | Event::RunStarted(_)
+            | Event::RunFinished(_)
+            | Event::StepProgressed(_)
+            | Event::LockWaiting(_)
+            | Event::LockClaimed(_)
+            | Event::LockRenewed(_)
+            | Event::LockRenewalFailed(_)
+            | Event::LockBlocked(_)
+            | Event::LockLost(_)
+            | Event::LockReleasing(_)
+            | Event::LockReleased(_)
+            | Event::LockLeft(_)
+            | Event::LockObserved(_)
+            | Event::ProcessInterrupted(_)
+            | Event::ProcessInterruptReported(_)
+            | Event::ProcessKilled(_)
+            | Event::ProcessLeftBehind(_)
+            | Event::ProcessOutput(_)
+            | Event::OutputDropped(_)
+            | Event::ObjectApplied(_)
+            | Event::ResourcePlanned(_)
+            | Event::ResourceProgressed(_)
+            | Event::ToolChecked(_)
+            | Event::EnvironmentDropped(_)
+            | Event::StopRequested(_)
+            | Event::SignalReceived(_)
+            | Event::NoteMade(_)
+            | Event::ReportFailed(_) => {}
+        }
+    }
+
+    fn end(&mut self, address: &str) {
+        self.open.remove(address);
+        self.resources.remove(address);
+    }
+
+    fn count(&mut self, action: &str) {
+        let resources = &mut self.counts.resources;
+        match action {
+            "create" | "replace" => resources.created += 1,
+            "update" => resources.changed += 1,
+            "delete" => resources.destroyed += 1,
             _ => {}
         }
     }

@@ -282,9 +282,6 @@ fn pages_tell_people_only_commands_that_exist() {
     tree::obey("these pages name commands that are not there:", &offences);
 }
 
-/// What a message may name before it is there: taking over a lock that looks stale.
-const TO_COME: &[&str] = &["instances reclaim"];
-
 #[test]
 fn messages_tell_people_only_commands_that_exist() {
     let cli = Cli::command();
@@ -297,14 +294,10 @@ fn messages_tell_people_only_commands_that_exist() {
             let words = &code[at + start.len()..];
             let word: String = words.chars().take_while(char::is_ascii_lowercase).collect();
             let quoted = code[..at].ends_with('`');
-            if quoted && !known.contains(&word.as_str()) && !word.is_empty() && !starts_with_any(words, TO_COME) {
+            if quoted && !known.contains(&word.as_str()) && !word.is_empty() {
                 offences.push(format!("{}: dcctl {word}", file.place(at)));
             }
         }
     }
     tree::obey("these messages name commands that are not there:", &offences);
-}
-
-fn starts_with_any(text: &str, beginnings: &[&str]) -> bool {
-    beginnings.iter().any(|beginning| text.starts_with(beginning))
 }
