@@ -13,17 +13,21 @@ mod supervise;
 mod terminal;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::cli::{self, Cli, Command, InstancesCommand, LockCommand, Reading, Salvaged};
 use crate::clock::Clock;
 use crate::config::Environment;
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::front::{Refusal, refuse};
 use crate::redact::Redactor;
 use crate::run::Mode;
+
+/// How many files a runtime opens, and some more.
+const FILES_OF_A_RUNTIME: usize = 12;
 
 /// What every command may use.
 #[derive(Clone)]
@@ -147,7 +151,14 @@ fn complaint(failure: &Failure) -> String {
 
 /// The runtime of a process that does one thing: everything on the thread that asks.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        Failure::new(crate::failure::Code::Internal, "the asynchronous runtime could not be started").because(&error)
+    // Where it finds none left, it panics instead of saying so.
+    let enough_files = (0..FILES_OF_A_RUNTIME).map(|_| File::open("/dev/null")).collect::<io::Result<Vec<_>>>();
+    let started = enough_files.and_then(|files| {
+        drop(files);
+        tokio::runtime::Builder::new_current_thread().enable_all().build()
+    });
+    started.map_err(|error| {
+        let code = Code::Internal.unless_exhausted(&error);
+        Failure::new(code, "the asynchronous runtime could not be started").because(&error)
     })
 }

@@ -147,6 +147,8 @@ pub struct Ending {
     pub unfinished: Vec<String>,
     /// A step that changes something had begun.
     pub begun: bool,
+    /// The front broke, and the run was stopped for that.
+    pub broke: Option<Failure>,
 }
 
 /// What a run is made of, as far as the machine needs it.

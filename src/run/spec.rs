@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Instant;
 use crate::config::{Bundle, Job};
+use crate::lock::HolderId;
 use crate::pipeline::{Plan, Verb};
 use crate::redact::{Redactor, Secret, exposed_map};
 
@@ -125,9 +126,18 @@ pub struct Spec {
     pub secrets: std::collections::BTreeMap<String, Secret>,
     /// Facts worth saying at the start, a sentence each.
     pub notes: Vec<String>,
+    /// Where a test asks the program to break, see [`crate::run::drill`].
+    #[cfg(feature = "test-tools")]
+    pub break_at: Option<String>,
 }
 
 impl Spec {
+    /// The identity under which this run claims the lock when this process owns it.
+    pub fn holder(&self, pid: u32) -> HolderId {
+        let suffix = u64::from_str_radix(&self.run, 16).expect("a run's id is 16 hexadecimal digits");
+        HolderId::new(&self.user, &self.host, pid, suffix)
+    }
+
     /// `bootstrap demo`.
     pub fn subject(&self) -> String {
         match &self.instance {

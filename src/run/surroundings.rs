@@ -73,6 +73,7 @@ async fn find(
     };
     if needs_tofu(&spec) {
         kit.tofu = Some(step::find_tofu(&kit, spec.tofu.as_deref()).await?);
+        step::check_temporary_folder(&kit)?;
     }
     if needs_helm(&spec) {
         kit.helm = Some(step::find_helm(&kit, spec.helm.as_deref()).await?);

@@ -26,7 +26,7 @@ use crate::run::spec::{Mode, Spec};
 use crate::run::translate::Place;
 use crate::run::waiting::{Candidate, Waits};
 use crate::run::while_held::WhileHeld;
-use crate::run::{keeping, surroundings};
+use crate::run::{drill, keeping, surroundings};
 use crate::step::{self, Kit, Outcome, Updates};
 
 /// How long the record that the lock is given back may take. Then it is given back without.
@@ -95,9 +95,7 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) fn new(spec: Spec, pid: u32, clock: Arc<dyn Clock>, stop: StopWatch, send: Updates) -> Work {
-        let suffix = u64::from_str_radix(&spec.run, 16).expect("a run's id is 16 hexadecimal digits");
-        let holder = HolderId::new(&spec.user, &spec.host, pid, suffix);
-        let since = clock.now();
+        let (holder, since) = (spec.holder(pid), clock.now());
         Work {
             spec: Rc::new(spec),
             holder,
@@ -118,6 +116,10 @@ impl Work {
             directly: Directly::No,
             begun: false,
         }
+    }
+
+    pub(crate) fn spec(&self) -> &Spec {
+        &self.spec
     }
 
     /// What the machine needs of it. A failure is written down on the declaration, once there is one.
@@ -175,7 +177,9 @@ impl Work {
             .into_iter()
             .map(|(what, path)| Kept { what, path: path.display().to_string() })
             .collect::<Vec<_>>();
-        kept.push(Kept { what: "the run directory".to_owned(), path: self.spec.run_dir.display().to_string() });
+        if self.spec.run_dir.exists() {
+            kept.push(Kept { what: "the run directory".to_owned(), path: self.spec.run_dir.display().to_string() });
+        }
         kept
     }
 
@@ -235,7 +239,11 @@ impl Work {
             Action::ClaimCluster => self.claim(),
             action => {
                 let kit = self.kit.clone().expect("the surroundings were looked at before the first step");
-                Box::pin(async move { Done::Step(Ended::Plain(action), step::perform(&kit, action).await) })
+                let spec = self.spec.clone();
+                Box::pin(async move {
+                    drill::at(&spec, &action.id());
+                    Done::Step(Ended::Plain(action), step::perform(&kit, action).await)
+                })
             }
         });
     }

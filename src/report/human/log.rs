@@ -161,6 +161,9 @@ impl Log {
             | Event::ProcessLeftBehind(_)
             | Event::OutputDropped(_)
             | Event::ReportFailed(_) => vec![marked(Style::Caution, "!", &event.message())],
+            Event::ProcessInterruptReported(reported) if reported.times > 1 => {
+                vec![marked(Style::Caution, "!", &event.message())]
+            }
             Event::ProcessInterrupted(_) | Event::ProcessInterruptReported(_) => {
                 vec![Style::Plain.row(CONTENT + 2, &event.message())]
             }

@@ -110,7 +110,7 @@ fn a_failing_apply() {
                   demo_object.database: The quota of this project is exceeded
       where       step 5/9, Apply infrastructure
       do now      Read its diagnostics above, mend the cause and run the same command again: an apply
-                  goes on where it stopped.
+                  goes on from what is in its state.
       resources   2 created, 1 failed
       steps       4 done, 1 failed, 4 not begun
 
