@@ -9,7 +9,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 ///
 /// Exit codes: 0 done, 1 a step failed, 2 wrong command line, 3 wrong bundle or configuration, 4 surroundings,
 /// 5 forbidden, 6 refused by a guard, 10 stopped cleanly, 11 partially applied, 12 lock left behind,
-/// 20 blocked by a live run, 21 blocked by a stale lock, 22 lock lost, 40 report not written.
+/// 20 blocked by a live run, 21 blocked by a stale lock, 22 lock lost, 23 reclaiming needs a person at a terminal,
+/// 24 reclaim refused because the lock is alive, 40 report not written.
 /// `dcctl explain CODE` tells more about each.
 #[derive(Debug, Parser)]
 #[command(name = "dcctl", version, subcommand_required = true, arg_required_else_help = true, max_term_width = 100)]
@@ -29,6 +30,9 @@ pub enum Command {
     /// Look at the cluster's lock
     #[command(subcommand)]
     Lock(LockCommand),
+    /// Look after what runs have left on the cluster
+    #[command(subcommand)]
+    Instances(InstancesCommand),
     /// Explain an exit code or a failure code: `dcctl explain 20`, `dcctl explain lock.held`
     Explain(ExplainArgs),
     /// Print the JSON Schema of the event lines
@@ -45,6 +49,27 @@ pub enum Command {
 pub enum LockCommand {
     /// Say whether the cluster is locked, by whom, and every fact needed to check
     Status(LockStatusArgs),
+}
+
+/// `dcctl instances …`
+#[derive(Debug, Subcommand)]
+pub enum InstancesCommand {
+    /// Take the lock of a run that is gone, after a check, and give it back; for a person at a terminal
+    Reclaim(ReclaimArgs),
+}
+
+/// `dcctl instances reclaim`
+///
+/// It has neither `--yes` nor `--output`: it speaks with a person, on the controlling terminal alone.
+#[derive(Debug, Args)]
+pub struct ReclaimArgs {
+    /// The kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the pod's own account]
+    #[arg(long, env = "DCCTL_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The context in it; a lock is never taken from a cluster that was not named
+    #[arg(long, env = "DCCTL_KUBE_CONTEXT", value_name = "NAME")]
+    pub kube_context: String,
 }
 
 /// `dcctl install`
@@ -125,6 +150,15 @@ pub struct ApplyOptions {
     #[arg(long, env = "DCCTL_NO_FORCE_CONFLICTS")]
     pub no_force_conflicts: bool,
 
+    /// Wait for the lock while another run holds it, for so long or until it is free. Also DCCTL_WAIT=30m or =forever
+    #[arg(long, env = "DCCTL_WAIT", value_name = "DURATION", num_args = 0..=1, require_equals = true,
+        default_missing_value = "forever", value_parser = wait)]
+    pub wait: Option<Wait>,
+
+    /// What to do when another run holds the lock, and still does after the wait [default: refuse]
+    #[arg(long, env = "DCCTL_ON_BUSY", value_enum, value_name = "MANNER")]
+    pub on_busy: Option<OnBusy>,
+
     /// How long a graceful stop may take, counted from the first request
     #[arg(long, env = "DCCTL_STOP_AFTER", value_name = "DURATION", default_value = "20m", value_parser = duration)]
     pub stop_after: Duration,
@@ -173,6 +207,14 @@ pub struct LockStatusArgs {
     // Without a variable: DCCTL_OUTPUT is set for the runs of a whole job, and has other values.
     #[arg(long, value_enum, value_name = "FORM", default_value = "human")]
     pub output: StatusOutput,
+
+    /// Go on, and say it again whenever it changes, until interrupted; as JSON one object a line, renewals included
+    #[arg(long)]
+    pub watch: bool,
+
+    /// Exit with 20 or 21 when somebody holds the lock: as a run would that it blocks
+    #[arg(long)]
+    pub exit_code: bool,
 }
 
 /// `dcctl explain`
@@ -207,6 +249,24 @@ pub enum StatusOutput {
     Json,
 }
 
+/// What a run does about a lock that another run holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnBusy {
+    /// End, with exit code 20 or 21
+    Refuse,
+    /// Say so and go on without the lock
+    Warn,
+}
+
+/// How long to wait for the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// For so long.
+    AtMost(Duration),
+    /// Until it is free.
+    Forever,
+}
+
 /// When the human log is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Color {
@@ -216,6 +276,14 @@ pub enum Color {
     Always,
     /// Never
     Never,
+}
+
+/// Reads a duration, or `forever`.
+fn wait(text: &str) -> Result<Wait, String> {
+    match text {
+        "forever" => Ok(Wait::Forever),
+        text => duration(text).map(Wait::AtMost).map_err(|why| format!("{why}, nor `forever`")),
+    }
 }
 
 /// Reads `20m`, `90s`, `1h30m`; a bare number would be ambiguous and is refused.
@@ -245,6 +313,13 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waiting_has_a_limit_or_none() {
+        assert_eq!(wait("forever"), Ok(Wait::Forever));
+        assert_eq!(wait("30m"), Ok(Wait::AtMost(Duration::from_secs(1800))));
+        assert!(wait("true").is_err() && wait("0s").is_err() && wait("").is_err());
+    }
 
     #[test]
     fn durations_need_a_unit() {

@@ -52,7 +52,7 @@ impl Salvaged {
                 salvaged.keep(name, value);
             } else if value.is_none() && words.peek().is_some_and(|next| !next.to_string_lossy().starts_with('-')) {
                 // Most options take a value; without this the value would be read as the command or the instance.
-                if !matches!(name, "build" | "keep-output" | "no-force-conflicts" | "help" | "version") {
+                if !matches!(name, "build" | "wait" | "keep-output" | "no-force-conflicts" | "help" | "version") {
                     words.next();
                 }
             }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cli::{ApplyOptions, BootstrapArgs, InstallArgs};
+use crate::cli::{self, ApplyOptions, BootstrapArgs, InstallArgs};
 use crate::clock::Instant;
 use crate::cluster::{Kubeconfig, Proxies, Sources, kubeconfig};
 use crate::commands::{Desk, complain, runtime, terminal};
@@ -14,10 +14,10 @@ use crate::failure::{Code, Failure};
 use crate::front::{self, Broken, Refusal, Surroundings};
 use crate::pipeline::{Plan, Verb};
 use crate::redact::Redactor;
-use crate::run::{Mode, Spec};
+use crate::run::{self, Mode, OnBusy, Spec, Wait};
 use crate::signal::Signals;
 
-mod files;
+pub(crate) mod files;
 
 /// `dcctl install`.
 pub(crate) fn install(desk: &Desk, args: InstallArgs) -> u8 {
@@ -54,12 +54,12 @@ fn apply(desk: &Desk, asked: Asked) -> u8 {
     let attempt = Attempt { desk: desk.clone(), asked: Arc::new(asked), run: new_run_id(), began: desk.clock.now() };
     let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(failure) => {
-            complain(&failure);
-            return failure.code.exit();
-        }
+        Err(failure) => return attempt.refused(failure),
     };
-    let code = runtime.block_on(attempt.make());
+    let code = runtime.block_on(async {
+        let made = run::caught(attempt.clone().make()).await;
+        made.unwrap_or_else(|why| attempt.refused(Failure::new(Code::Internal, format!("dcctl itself broke: {why}"))))
+    });
     runtime.shutdown_background();
     code
 }
@@ -79,8 +79,8 @@ impl Attempt {
         let mut signals = match crate::signal::install() {
             Ok(signals) => signals,
             Err(error) => {
-                let sentence = "the signal handlers could not be installed";
-                return self.refused(Failure::new(Code::Internal, sentence).because(&error));
+                let (code, sentence) = (Code::Internal, "the signal handlers could not be installed");
+                return self.refused(Failure::new(code.unless_exhausted(&error), sentence).because(&error));
             }
         };
         let Desk { environment, clock } = &self.desk;
@@ -159,7 +159,8 @@ async fn start(
     showing: front::Showing,
 ) -> Result<u8, Broken> {
     let program = std::env::current_exe().map_err(|error| {
-        Broken::NotStarted(Failure::new(Code::CommandFailed, "this program cannot tell where it is").because(&error))
+        let code = Code::CommandFailed.unless_exhausted(&error);
+        Broken::NotStarted(Failure::new(code, "this program cannot tell where it is").because(&error))
     })?;
     let surroundings = Surroundings {
         program,
@@ -181,7 +182,7 @@ fn gather(desk: &Desk, asked: &Asked, run: &str, began: Instant, run_dir: PathBu
     let values = files::values(&options.values)?;
     let written = Bundle::open(&options.bundle, &run_dir.join("bundle"))?;
     let kubeconfig = find_kubeconfig(desk, &options.target)?;
-    let kubeconfig_path = run_dir.join("kubeconfig");
+    let kubeconfig_path = run_dir.join(files::KUBECONFIG);
     let given = Given::gather(&options.vars, &options.var_files, environment)?;
     let inputs = Inputs {
         instance: asked.instance.clone(),
@@ -231,8 +232,18 @@ fn gather(desk: &Desk, asked: &Asked, run: &str, began: Instant, run_dir: PathBu
         path: environment.text("PATH").unwrap_or_default().to_owned(),
         events_file,
         junit,
+        wait: options.wait.map_or(Wait::No, |wait| match wait {
+            cli::Wait::AtMost(limit) => Wait::AtMost(limit),
+            cli::Wait::Forever => Wait::Forever,
+        }),
+        on_busy: options.on_busy.map_or(OnBusy::preset(asked.verb), |on_busy| match on_busy {
+            cli::OnBusy::Refuse => OnBusy::Refuse,
+            cli::OnBusy::Warn => OnBusy::Warn,
+        }),
         stop_after: options.stop_after,
         secrets,
+        #[cfg(feature = "test-tools")]
+        break_at: environment.text("DCCTL_TEST_BREAK").map(str::to_owned),
     })
 }
 

@@ -3,25 +3,31 @@
 //! This is the only room that opens standard output and standard error; everything below gets writers handed down.
 
 mod apply;
+mod console;
 mod explain;
 mod lock_status;
 mod rbac;
+mod reclaim;
 mod schema;
 mod supervise;
 mod terminal;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::cli::{self, Cli, Command, LockCommand, Reading, Salvaged};
-use crate::clock::{Clock, System};
+use crate::cli::{self, Cli, Command, InstancesCommand, LockCommand, Reading, Salvaged};
+use crate::clock::Clock;
 use crate::config::Environment;
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::front::{Refusal, refuse};
 use crate::redact::Redactor;
 use crate::run::Mode;
+
+/// How many files a runtime opens, and some more.
+const FILES_OF_A_RUNTIME: usize = 12;
 
 /// What every command may use.
 #[derive(Clone)]
@@ -33,11 +39,28 @@ pub(crate) struct Desk {
 /// The whole program: returns the exit status.
 pub fn main() -> u8 {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let desk = Desk { environment: Environment::read(), clock: Arc::new(System) };
+    let environment = Environment::read();
+    let clock = clock(&environment);
+    let desk = Desk { environment, clock };
     match cli::read(&words) {
         Reading::Command(cli) => desk.dispatch(*cli),
         Reading::Text(text) => print(&text),
         Reading::Wrong(failure, salvaged) => desk.wrong(failure, salvaged),
+    }
+}
+
+#[cfg(not(feature = "test-tools"))]
+fn clock(_: &Environment) -> Arc<dyn Clock> {
+    Arc::new(crate::clock::System)
+}
+
+/// What tests start can be told that the machine was suspended. A release has nothing of this. The variable does not begin
+/// like dcctl's own, which are kept from the supervisor.
+#[cfg(feature = "test-tools")]
+fn clock(environment: &Environment) -> Arc<dyn Clock> {
+    match environment.path("BED_SUSPENDED") {
+        Some(file) => Arc::new(crate::clock::Suspended::by(file)),
+        None => Arc::new(crate::clock::System),
     }
 }
 
@@ -47,10 +70,11 @@ impl Desk {
             Command::Install(args) => apply::install(self, args),
             Command::Bootstrap(args) => apply::bootstrap(self, args),
             Command::Lock(LockCommand::Status(args)) => lock_status::status(self, &args),
+            Command::Instances(InstancesCommand::Reclaim(args)) => reclaim::reclaim(self, args),
             Command::Explain(args) => explain::explain(&args),
             Command::Schema => schema::print_schema(),
             Command::Rbac => rbac::print_rules(),
-            Command::Supervise => supervise::supervise(&self.environment),
+            Command::Supervise => supervise::supervise(self),
         }
     }
 
@@ -105,8 +129,13 @@ pub(crate) fn print(text: &str) -> u8 {
     0
 }
 
-/// Says a failure on standard error: the sentence, the causes, and what to do.
+/// Says a failure on standard error.
 pub(crate) fn complain(failure: &Failure) {
+    let _ = terminal::stderr().write_all(complaint(failure).as_bytes());
+}
+
+/// A failure for people: the sentence, the causes, and what to do.
+fn complaint(failure: &Failure) -> String {
     let mut said = format!("dcctl: {}\n", failure.message);
     for cause in &failure.causes {
         said.push_str(&format!("  because: {cause}\n"));
@@ -117,12 +146,19 @@ pub(crate) fn complain(failure: &Failure) {
         said.push_str(&format!("  {hint}\n"));
     }
     said.push_str(&format!("  ({}, exit code {})\n", failure.code.name(), failure.code.exit()));
-    let _ = terminal::stderr().write_all(said.as_bytes());
+    said
 }
 
 /// The runtime of a process that does one thing: everything on the thread that asks.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        Failure::new(crate::failure::Code::Internal, "the asynchronous runtime could not be started").because(&error)
+    // Where it finds none left, it panics instead of saying so.
+    let enough_files = (0..FILES_OF_A_RUNTIME).map(|_| File::open("/dev/null")).collect::<io::Result<Vec<_>>>();
+    let started = enough_files.and_then(|files| {
+        drop(files);
+        tokio::runtime::Builder::new_current_thread().enable_all().build()
+    });
+    started.map_err(|error| {
+        let code = Code::Internal.unless_exhausted(&error);
+        Failure::new(code, "the asynchronous runtime could not be started").because(&error)
     })
 }

@@ -6,6 +6,7 @@ use crate::cli::{Color as Wanted, Output};
 use crate::commands::Desk;
 use crate::config::env::Color as Hint;
 use crate::front::{Form, Showing, Terminal};
+use crate::process;
 use crate::redact::Redactor;
 use crate::report::human::{Color, Options, Screen, ToolOutput};
 
@@ -62,9 +63,8 @@ fn width() -> Option<usize> {
 /// Whether a person's Ctrl+C reaches this process: standard input is a terminal whose foreground group we are in.
 pub(crate) fn foreground() -> Terminal {
     let stdin = rustix::stdio::stdin();
-    let group = rustix::process::getpgrp();
     match rustix::termios::tcgetpgrp(stdin) {
-        Ok(front) if front == group => Terminal::Foreground,
+        Ok(front) if front.as_raw_nonzero().get().unsigned_abs() == process::own_group() => Terminal::Foreground,
         Ok(_) | Err(_) => Terminal::None,
     }
 }

@@ -4,7 +4,6 @@
 //! still followed to its end.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -50,10 +49,16 @@ pub struct Showing {
 /// The thread that shows.
 pub(crate) struct Shown {
     lines: Arc<AtomicU64>,
+    rest: mpsc::Sender<String>,
     done: oneshot::Receiver<()>,
 }
 
 impl Shown {
+    /// Nothing more comes into the journal. It ends with these lines, which may be none.
+    pub(crate) fn end_with(&self, rest: String) {
+        let _ = self.rest.send(rest);
+    }
+
     /// Waits until everything is shown, as long as it gets on.
     pub(crate) async fn drain(mut self, stalled: Duration) {
         loop {
@@ -68,20 +73,19 @@ impl Shown {
 }
 
 /// Starts showing this journal.
-pub(crate) fn start(journal: PathBuf, showing: Showing) -> Shown {
+pub(crate) fn start(mut follower: Follower, showing: Showing) -> Shown {
     let lines = Arc::new(AtomicU64::new(0));
     let (finished, done) = oneshot::channel();
+    let (rest, ended_with) = mpsc::channel();
     let counter = lines.clone();
     let body = move || {
         let mut screen = Screening::new(showing);
-        if let Ok(mut follower) = Follower::open(&journal) {
-            follow(&mut follower, &mut screen, &counter);
-        }
+        follow(&mut follower, &mut screen, &counter, &ended_with);
         let _ = finished.send(());
     };
     // Without the thread nothing is shown, and the run goes on all the same; `done` is closed and nobody waits.
     let _ = thread::Builder::new().name("show".to_owned()).spawn(body);
-    Shown { lines, done }
+    Shown { lines, rest, done }
 }
 
 /// Shows these lines, on a thread of their own: a reader that stands still holds up the end for this long at most.
@@ -98,10 +102,20 @@ pub(crate) fn all(lines: Vec<String>, showing: Showing, stalled: Duration) {
     while progress.recv_timeout(stalled).is_ok() {}
 }
 
-fn follow(follower: &mut Follower, screen: &mut Screening, counter: &AtomicU64) {
+fn follow(follower: &mut Follower, screen: &mut Screening, counter: &AtomicU64, rest: &mpsc::Receiver<String>) {
     loop {
-        let Ok(lines) = follower.lines() else { return };
-        if lines.is_empty() {
+        // Asked before the file is read: what was written before the end was said is read before the rest is shown.
+        let ended_with = rest.try_recv().ok();
+        let Ok(mut lines) = follower.lines() else { return };
+        let ended = match ended_with {
+            Some(rest) => {
+                lines.extend(follower.rest());
+                lines.extend(rest.split_inclusive('\n').map(str::to_owned));
+                Ended::Yes
+            }
+            None => Ended::No,
+        };
+        if lines.is_empty() && ended == Ended::No {
             screen.tick();
             follower.wait(screen.patience());
             continue;
@@ -113,7 +127,17 @@ fn follow(follower: &mut Follower, screen: &mut Screening, counter: &AtomicU64) 
                 return;
             }
         }
+        if ended == Ended::Yes {
+            return;
+        }
     }
+}
+
+/// Whether more may come into the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Yes,
+    No,
 }
 
 /// Standard output, in one of its forms.

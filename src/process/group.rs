@@ -116,9 +116,10 @@ pub(crate) fn is_adopting() -> bool {
     rustix::process::child_subreaper().is_ok_and(|on| on.is_some())
 }
 
-/// Our own process group.
-pub(crate) fn own_group() -> u32 {
-    rustix::process::getpgrp().as_raw_nonzero().get().unsigned_abs()
+/// Our own process group. It is 0 in a container whose first process was put into it from outside: the system calls
+/// say so too, but rustix 1 holds their answer to be a positive number.
+pub fn own_group() -> u32 {
+    proc::Stat::of(std::process::id()).map_or(0, |stat| stat.group)
 }
 
 /// Lets go of orphans that became our children and have ended, so that they do not pile up. Programs that we started
@@ -138,8 +139,7 @@ pub fn reap_orphans(except: &[u32]) {
 
 /// The session of a process; none when it is gone.
 pub(crate) fn session_of(pid: u32) -> Option<u32> {
-    let session = rustix::process::getsid(Some(number(pid).ok()?)).ok()?;
-    Some(session.as_raw_nonzero().get().unsigned_abs())
+    proc::Stat::of(pid).map(|stat| stat.session)
 }
 
 fn number(pid: u32) -> io::Result<Pid> {

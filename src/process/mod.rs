@@ -37,7 +37,8 @@ mod update;
 
 pub use detach::{Detached, Launch, inherit, is_tracking, scrub, spawn};
 pub use driver::drive;
-pub use group::{Life, adopt, reap_orphans};
+pub use group::{Life, adopt, own_group, reap_orphans};
+pub use kin::{look_up, of_run};
 pub use record::{Intent, Recorded};
 pub use spec::{Limits, Manner, Sign, Spec};
 pub use stop::{Directly, Stop, StopWatch, Stopper, stop_channel};

@@ -25,8 +25,10 @@ pub(crate) struct Stat {
     pub(crate) state: char,
     /// Its parent.
     pub(crate) parent: u32,
-    /// Its process group.
+    /// Its process group; 0 when the group's leader is outside our process namespace.
     pub(crate) group: u32,
+    /// Its session; 0 when the session's leader is outside our process namespace.
+    pub(crate) session: u32,
     /// When it was started, in ticks since the machine started. With the number it names one process for good.
     pub(crate) started: u64,
 }
@@ -46,9 +48,10 @@ impl Stat {
         let state = fields.next()?.chars().next()?;
         let parent = fields.next()?.parse().ok()?;
         let group = fields.next()?.parse().ok()?;
-        // The session is next; the start is field 22 of the line, the state was field 3.
-        let started = fields.nth(16)?.parse().ok()?;
-        Some(Stat { pid: number.parse().ok()?, name: name.to_owned(), state, parent, group, started })
+        let session = fields.next()?.parse().ok()?;
+        // The start is field 22 of the line, the session was field 6.
+        let started = fields.nth(15)?.parse().ok()?;
+        Some(Stat { pid: number.parse().ok()?, name: name.to_owned(), state, parent, group, session, started })
     }
 
     /// Whether it has ended and only waits for its parent to notice.
@@ -68,10 +71,22 @@ pub(crate) fn all() -> Vec<Stat> {
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(Stat::of).collect()
 }
 
-/// Whether a process was started with this variable in its environment.
-pub(crate) fn has_variable(pid: u32, assignment: &str) -> bool {
+/// How much of a variable has to be the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Match {
+    /// All of it.
+    Whole,
+    /// Its beginning.
+    Beginning,
+}
+
+/// Whether a process was started with this variable, `NAME=VALUE`, in its environment.
+pub(crate) fn has_variable(pid: u32, assignment: &str, how: Match) -> bool {
     let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
-    environment.split(|byte| *byte == 0).any(|entry| entry == assignment.as_bytes())
+    environment.split(|byte| *byte == 0).any(|entry| match how {
+        Match::Whole => entry == assignment.as_bytes(),
+        Match::Beginning => entry.starts_with(assignment.as_bytes()),
+    })
 }
 
 /// Something that descriptors can refer to, as the kernel names it.
@@ -154,7 +169,8 @@ mod tests {
         let line = "42 (a) b (c) S 7 42 40 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 1 2 3";
         let stat = Stat::parse(line).expect("a process");
         let name = "a) b (c".to_owned();
-        assert_eq!(stat, Stat { pid: 42, name, state: 'S', parent: 7, group: 42, started: 123_456 });
+        let expected = Stat { pid: 42, name, state: 'S', parent: 7, group: 42, session: 40, started: 123_456 };
+        assert_eq!(stat, expected);
         assert_eq!(stat.age(Instant::since_boot(Duration::from_secs(1300))), Duration::from_millis(65_440));
     }
 

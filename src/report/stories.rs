@@ -386,6 +386,7 @@ pub(crate) fn blocked(holder: Holder) -> Vec<Seen> {
         text: text.clone(),
         job_url: Some("https://ci.example.com/job/7".into()),
         manner: BusyManner::Refuses,
+        waited_ms: None,
     });
     let code = if stale { Code::LockHeldStale } else { Code::LockHeld };
     let failure = failed(code, &text);
@@ -425,7 +426,7 @@ fn interrupted(story: &mut Story) {
     story.later(250);
     let why = "a stop was requested".into();
     story.say(ProcessInterrupted { program: "tofu apply".into(), pid: 48_301, signal: "SIGINT".into(), why });
-    story.say(ProcessInterruptReported { program: "tofu apply".into() });
+    story.say(ProcessInterruptReported { program: "tofu apply".into(), times: 1, sent: 1 });
     story.later(15_000);
     story.say(StepProgressed {
         in_flight: vec![InFlight { what: format!("creating {}", ADDRESSES[1]), for_ms: 18_250 }],

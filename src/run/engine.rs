@@ -10,14 +10,15 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::clock::Instant;
 use crate::event::{self, Event, SignalEffect, StopCause, StopManner};
 use crate::failure::{Code, Failure};
+use crate::lock::Change;
 use crate::process::{Directly, Stopper};
 use crate::run::link::{Ear, Mouth};
-use crate::run::machine::{Effect, Input, Machine, Remains, Strength};
+use crate::run::machine::{Effect, Ending, Input, Lock, Machine, Remains, Strength};
 use crate::run::mishap::caught;
 use crate::run::translate::{self, Place, millis};
 use crate::run::work::{Done, Stirred, Work};
-use crate::run::{Answer, Asked, Chronicle, Word};
-use crate::signal::{Signals, StopSignal};
+use crate::run::{Answer, Asked, Chronicle, Word, drill};
+use crate::signal::{Kind, Signals, StopSignal};
 use crate::step::{Outcome, UpdatesReceiver};
 
 /// How often a step that is still at work is said to be.
@@ -43,6 +44,7 @@ pub(crate) struct Engine {
     machine: Machine,
     at: Option<(Place, Instant)>,
     heard: Vec<String>,
+    front_broke: Option<Failure>,
 }
 
 /// What the loop was woken by.
@@ -56,8 +58,8 @@ enum Woken {
 
 impl Engine {
     pub(crate) fn new(work: Work, told: Chronicle, stopper: Stopper) -> (Engine, Vec<Effect>) {
-        let (machine, effects) = Machine::new(work.steps(), work.closes());
-        (Engine { work, told, stopper, machine, at: None, heard: Vec::new() }, effects)
+        let (machine, effects) = Machine::new(work.shape());
+        (Engine { work, told, stopper, machine, at: None, heard: Vec::new(), front_broke: None }, effects)
     }
 
     /// Runs to the verdict. When the program itself breaks, what is left is to give the lock back; when that breaks,
@@ -112,15 +114,17 @@ impl Engine {
         }
     }
 
-    /// The machine, for the verdict.
-    pub(crate) fn machine(&self) -> &Machine {
-        &self.machine
+    /// Everything that bears on the verdict.
+    pub(crate) fn ending(&self) -> Ending {
+        let (begun, broke) = (self.work.has_begun(), self.front_broke.clone());
+        Ending { begun, broke, ..self.machine.ending().clone() }
     }
 
     async fn heed(&mut self, woken: Woken, senses: &mut Senses) -> Vec<Effect> {
         match woken {
             Woken::Update(update) => {
-                self.tell_update(update);
+                let told = self.tell_update(update);
+                drill::at(self.work.spec(), told);
                 Vec::new()
             }
             Woken::Work(Stirred::Done(done)) => {
@@ -131,11 +135,15 @@ impl Engine {
                 self.machine.advance(input)
             }
             Woken::Work(Stirred::Lock(change)) => self.lock_changed(change),
+            Woken::Work(Stirred::Waits(news)) => {
+                Work::heed_news(news, &mut self.told);
+                Vec::new()
+            }
             Woken::Signal(signal) => {
                 let asked = Asked { signal: signal.signal.name().to_owned(), pid: signal.pid, uid: signal.uid };
                 let strength = match signal.signal {
-                    crate::signal::Kind::Quit => Strength::Force,
-                    _ => Strength::Graceful,
+                    Kind::Quit => Strength::Force,
+                    Kind::Interrupt | Kind::Terminate | Kind::HangUp => Strength::Graceful,
                 };
                 self.asked(Some(&asked), StopCause::Signal, strength, Directly::Yes)
             }
@@ -150,6 +158,12 @@ impl Engine {
                 let _ = senses.mouth.say(&Answer::Pong).await;
                 Vec::new()
             }
+            Woken::Front(Some(Word::Broke(why))) => {
+                let failure = Failure::new(Code::Internal, format!("the process that shows this run broke: {why}"));
+                self.told.tell(None, Event::Diagnostic((&failure).into()));
+                self.front_broke = Some(failure);
+                self.asked(None, StopCause::FrontBroke, Strength::Graceful, Directly::No)
+            }
             Woken::Front(Some(Word::Bye)) => {
                 senses.ear = None;
                 Vec::new()
@@ -160,6 +174,7 @@ impl Engine {
                 self.asked(None, StopCause::FrontGone, Strength::Graceful, Directly::No)
             }
             Woken::Tick => {
+                self.work.tell_waiting(&mut self.told);
                 if let Some((place, began)) = &self.at {
                     let id = place.id.clone();
                     let took = self.told.now().since(*began);
@@ -187,7 +202,7 @@ impl Engine {
                 self.stopper.force(self.told.now());
             }
             Effect::Close => self.work.close(),
-            Effect::Release => self.work.release(),
+            Effect::Release => self.work.release(&mut self.told),
             Effect::Leave if self.machine.asked() == Some(Strength::Force) => {
                 self.work.leave("the run was ended by force");
             }
@@ -202,7 +217,15 @@ impl Engine {
             (Done::Step(_, outcome), Some((place, began))) => {
                 Some((place.finished(outcome, self.told.now().since(began)), place))
             }
-            (_, at) => {
+            (
+                Done::Prepared(_)
+                | Done::Fenced(_)
+                | Done::Step(..)
+                | Done::Closed(_)
+                | Done::Released(..)
+                | Done::Left(_),
+                at,
+            ) => {
                 self.at = at;
                 None
             }
@@ -214,16 +237,23 @@ impl Engine {
         input
     }
 
-    fn tell_update(&mut self, update: crate::step::Update) {
+    /// Says the type of the event that it became.
+    fn tell_update(&mut self, update: crate::step::Update) -> &'static str {
         if let crate::step::Update::Process { program, update } = &update {
             self.work.program_moved(program, update);
         }
         let event = translate::update(update, self.work.mode());
         let step = self.at.as_ref().map(|(place, _)| place.id.clone());
+        let kind = event.type_name();
         self.told.tell(step.as_deref(), event);
+        kind
     }
 
-    fn lock_changed(&mut self, change: crate::lock::Change) -> Vec<Effect> {
+    fn lock_changed(&mut self, change: Change) -> Vec<Effect> {
+        // The keeper breaks: who does not have the lock (yet, or any more) cannot lose it.
+        if matches!(change, Change::Lost(_)) && self.machine.lock() != Lock::Held {
+            return Vec::new();
+        }
         let during = self.at.as_ref().map(|(place, _)| place.title.clone());
         match self.work.heed_lock(change, during.as_deref(), &mut self.told) {
             Some(failure) => {
@@ -259,7 +289,7 @@ impl Engine {
             );
         }
         if new {
-            self.work.note_stop(by, directly);
+            self.work.note_stop(by, strength, directly);
             let manner = if strength == Strength::Force { StopManner::Force } else { StopManner::Graceful };
             self.tell_stop(by, cause, manner);
         }

@@ -6,9 +6,11 @@
 //! # How to read it
 //! [`machine`] decides what is next and [`verdict`] how it ended, both pure. `engine` is the select loop, `work` does
 //! one activity at a time, `translate` turns the islands' words into events, `tally` counts them, [`Journal`] writes
-//! them. A lost lock reaches a tool only because this room hears of the one and tells the other.
+//! them. A lost lock reaches a tool only because this room hears of the one and tells the other, and a write needs the
+//! lock only because `while_held` stands between the two.
 
 mod chronicle;
+pub mod drill;
 mod engine;
 mod journal;
 mod keeping;
@@ -24,15 +26,21 @@ mod tally;
 mod tidy;
 mod translate;
 pub mod verdict;
+mod waiting;
+mod while_held;
 mod work;
 
 pub use chronicle::Chronicle;
-pub use journal::{Journal, Voice, make_ballast};
-pub use link::{Answer, Asked, Ear, Link, Mouth, Word};
+pub use journal::{BALLAST, Journal, Settled, Voice, make_ballast};
+pub use link::{Answer, Asked, Ear, Finished, Link, Mouth, Word};
+pub use mishap::caught;
 pub use reports::{GoingOn, Matter, Paths, Report, Reports, Roll, Unwritten};
-pub use spec::{JOURNAL, Mode, Spec};
+pub use spec::{JOURNAL, Mode, OnBusy, Spec, Wait};
 pub use start::{Started, start};
-pub use supervise::supervise;
+pub use supervise::{supervise, unwritable};
 pub use tally::Tally;
-pub use translate::millis;
+pub use tidy::{alive, tidy, untidied};
+pub use translate::{millis, opening};
 pub use verdict::Verdict;
+
+pub use crate::step::look_first;

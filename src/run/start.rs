@@ -14,6 +14,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A supervisor that was started.
 pub struct Started<F> {
+    /// Its process.
+    pub pid: u32,
     /// The way to it.
     pub socket: UnixStream,
     /// Ends when it has ended, however.
@@ -37,7 +39,7 @@ pub fn start(
         log: spec.run_dir.join("supervisor.log"),
     };
     let detached = process::spawn(&launch)?;
-    let life = detached.life;
+    let (pid, life) = (detached.pid, detached.life);
     let ended = async move {
         // Where the runtime cannot watch it, it is looked at.
         if life.ended().await.is_err() {
@@ -46,7 +48,7 @@ pub fn start(
             }
         }
     };
-    Ok(Started { socket: detached.socket, ended })
+    Ok(Started { pid, socket: detached.socket, ended })
 }
 
 /// The hidden subcommand of the supervisor.

@@ -1,19 +1,22 @@
 //! The supervisor's whole life: takes its end of the socket, arms the signals, runs, and says the verdict.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Clock, System};
+use crate::clock::Clock;
 use crate::event::{self, Event, LockEnd};
 use crate::failure::{Code, Failure};
+use crate::lock;
 use crate::process;
 use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
 use crate::run::engine::{Engine, Senses};
 use crate::run::journal::{Journal, Voice};
-use crate::run::link::{Answer, Ear, Link, Mouth, Word};
-use crate::run::machine::Ending;
+use crate::run::link::{Answer, Ear, Finished, Link, Mouth, Word};
 use crate::run::reports::{GoingOn, Paths, Reports, Unwritten};
 use crate::run::spec::{Mode, Spec};
 use crate::run::translate::{self, millis};
@@ -24,31 +27,61 @@ use crate::step::updates;
 
 /// How long the reports may take at the end.
 const REPORTS: Duration = Duration::from_secs(5);
+/// How long a front that stands still holds up a word to it.
+const LAST_WORD: Duration = Duration::from_secs(5);
 /// How long the journal may take at the end.
 const JOURNAL: Duration = Duration::from_secs(10);
 
-/// Runs a run. Returns when the verdict is written. The redactor learns the secrets of the run as soon as these are
-/// known.
+/// Runs a run. Returns when the verdict is written and said. The redactor learns the secrets of the run as soon as these
+/// are known.
 ///
 /// # Errors
-/// Only what happens before there is a journal: the front sees the supervisor's end and says it.
-pub async fn supervise(redactor: Redactor) -> Result<u8, Failure> {
-    let internal = |what: &'static str| move |error: std::io::Error| Failure::new(Code::Internal, what).because(&error);
+/// Only what happens before there is a journal: nothing was done then, and the front is told.
+pub async fn supervise(clock: Arc<dyn Clock>, redactor: Redactor) -> Result<u8, Failure> {
     let socket = process::inherit()?;
-    let signals = signal::install().map_err(internal("the signal handlers could not be installed"))?;
-    process::adopt().map_err(internal("the supervisor cannot adopt orphans"))?;
     let link = Link::new(OwnedFd::from(socket)).map_err(internal("the socket to the front cannot be used"))?;
     let (mut ear, mut mouth) = link.split();
+    match begin(&mut ear, &mut mouth, clock, redactor).await {
+        Ok((supervisor, signals)) => Ok(supervisor.run(signals, ear, mouth).await),
+        Err(failure) => {
+            say(&mut mouth, &Answer::NotBegun(failure.clone())).await;
+            Err(failure)
+        }
+    }
+}
+
+async fn begin(
+    ear: &mut Ear,
+    mouth: &mut Mouth,
+    clock: Arc<dyn Clock>,
+    redactor: Redactor,
+) -> Result<(Supervisor, signal::Signals), Failure> {
+    let signals = signal::install().map_err(internal("the signal handlers could not be installed"))?;
+    process::adopt().map_err(internal("the supervisor cannot adopt orphans"))?;
     let Some(Word::Spec(spec)) = ear.next().await else {
         return Err(Failure::new(Code::Internal, "the front was gone before it had said what to do"));
     };
     let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     // A front that is gone already is noticed by the engine.
-    let _ = mouth.say(&Answer::Hello { pid }).await;
+    say(mouth, &Answer::Hello { pid }).await;
     spec.teach(&redactor);
     tracing::debug!(pid, run = spec.run, "this process owns the run");
-    let supervisor = Supervisor::new(*spec, pid, redactor)?;
-    Ok(supervisor.run(signals, ear, mouth).await)
+    Ok((Supervisor::new(*spec, pid, clock, redactor)?, signals))
+}
+
+fn internal(what: &'static str) -> impl FnOnce(io::Error) -> Failure {
+    move |error| Failure::new(Code::Internal.unless_exhausted(&error), what).because(&error)
+}
+
+/// The failure of a run whose journal cannot be made.
+pub fn unwritable(journal: &Path, error: &io::Error) -> Failure {
+    let code = Code::RunDirUnusable.unless_exhausted(error);
+    Failure::new(code, format!("the journal {} cannot be written", journal.display())).because(error)
+}
+
+/// Says a word to a front that may be gone, or stand still.
+async fn say(mouth: &mut Mouth, answer: &Answer) {
+    let _ = tokio::time::timeout(LAST_WORD, mouth.say(answer)).await;
 }
 
 struct Supervisor {
@@ -59,8 +92,7 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    fn new(spec: Spec, pid: u32, redactor: Redactor) -> Result<Supervisor, Failure> {
-        let clock: Arc<dyn Clock> = Arc::new(System);
+    fn new(spec: Spec, pid: u32, clock: Arc<dyn Clock>, redactor: Redactor) -> Result<Supervisor, Failure> {
         let reports = Reports::start(Paths {
             events: spec.events_file.clone(),
             junit: spec.junit.clone(),
@@ -68,10 +100,7 @@ impl Supervisor {
         });
         let voice = Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: 0 };
         let path = spec.journal();
-        let journal = Journal::open(&path, voice, reports).map_err(|error| {
-            let sentence = format!("the journal {} cannot be written", path.display());
-            Failure::new(Code::RunDirUnusable, sentence).because(&error)
-        })?;
+        let journal = Journal::open(&path, voice, reports).map_err(|error| unwritable(&path, &error))?;
         let told = Chronicle::new(journal, clock.clone());
         Ok(Supervisor { spec, pid, clock, told })
     }
@@ -84,13 +113,17 @@ impl Supervisor {
         let (mut engine, first) = Engine::new(work, self.told, stopper);
         let mut senses = Senses { signals, ear: Some(ear), mouth, updates: receive };
         engine.run(&mut senses, first).await;
-        close(engine, &self.spec).await
+        let finished = close(engine, &self.spec).await;
+        let exit = finished.exit_code;
+        say(&mut senses.mouth, &Answer::Finished(finished)).await;
+        exit
     }
 
     /// The first events.
     fn open(&mut self, work: &Work) {
-        self.told.tell(None, translate::run_started(&self.spec, &work.holder()));
-        self.told.tell(None, translate::run_planned(&self.spec.plan));
+        for event in translate::opening(&self.spec, &work.holder()) {
+            self.told.tell(None, event);
+        }
         if !self.spec.dropped.is_empty() {
             let names = self.spec.dropped.clone();
             self.told.tell(None, Event::EnvironmentDropped(event::EnvironmentDropped { names }));
@@ -101,13 +134,14 @@ impl Supervisor {
     }
 }
 
-/// The last events, and the exit code.
-async fn close(mut engine: Engine, spec: &Spec) -> u8 {
-    for left in crate::run::tidy::tidy(&spec.run_dir, &spec.kubeconfig) {
+/// The last events, and how it ended.
+async fn close(mut engine: Engine, spec: &Spec) -> Finished {
+    for left in crate::run::tidy::tidy(spec) {
         engine.told.tell(None, Event::NoteMade(event::NoteMade { text: left }));
     }
     let lock = engine.work.lock_end();
-    let ending = Ending { begun: engine.work.has_begun(), ..engine.machine().ending().clone() };
+    let ending = engine.ending();
+    let unfinished: BTreeSet<String> = engine.told.unfinished().into_iter().chain(ending.unfinished.clone()).collect();
     let mut unwritten = engine.told.settle_reports(REPORTS).await;
     let mut failure = None;
     // A report that takes all but the verdict itself changes the verdict. Each is told of once, so this ends.
@@ -117,11 +151,11 @@ async fn close(mut engine: Engine, spec: &Spec) -> u8 {
         }
         failure = failure.or_else(|| unwritten.first().map(Unwritten::failure));
         let verdict = verdict::decide(&ending, lock, failure.clone());
-        let finished = run_finished(&engine, spec, &verdict, lock, ending.unfinished.clone());
+        let finished = run_finished(&engine, spec, &verdict, lock, &unfinished);
         unwritten = engine.told.conclude(Event::RunFinished(finished), REPORTS).await;
         if unwritten.is_empty() {
-            engine.told.flush(JOURNAL).await;
-            return verdict.exit();
+            let lines = engine.told.flush(JOURNAL).await;
+            return Finished { exit_code: verdict.exit(), lines };
         }
     }
 }
@@ -131,7 +165,7 @@ fn run_finished(
     spec: &Spec,
     verdict: &Verdict,
     lock: LockEnd,
-    unfinished: Vec<String>,
+    unfinished: &BTreeSet<String>,
 ) -> event::RunFinished {
     event::RunFinished {
         subject: spec.subject(),
@@ -141,23 +175,33 @@ fn run_finished(
         lock,
         holder: engine.work.holder_at_end(),
         counts: engine.told.counts(),
-        unfinished,
+        unfinished: unfinished.iter().cloned().collect(),
         kept: engine.work.kept(),
-        next: next(spec, verdict, lock),
+        next: next(spec, verdict, &engine.work),
         dry_run: spec.mode == Mode::DryRun,
         duration_ms: millis(engine.told.elapsed()),
     }
 }
 
 /// What to do now: the failure's own hints first, else the table's remedy, and what the lock needs.
-fn next(spec: &Spec, verdict: &Verdict, lock: LockEnd) -> Vec<String> {
+fn next(spec: &Spec, verdict: &Verdict, work: &Work) -> Vec<String> {
     let mut next = match &verdict.failure {
         None => Vec::new(),
         Some(failure) if failure.hints.is_empty() => vec![failure.code.row().remedy.to_owned()],
         Some(failure) => failure.hints.clone(),
     };
-    if matches!(lock, LockEnd::Left | LockEnd::Unknown) {
-        next.push(format!("look at the lock: dcctl lock status --kube-context {}", spec.kube_context));
+    let look = format!("dcctl lock status --kube-context {}", spec.kube_context);
+    match work.lock_end() {
+        LockEnd::Left | LockEnd::Unknown => next.push(format!("look at the lock: {look}")),
+        // Nobody else was seen in it: it may still bear our name, and then nobody gives it back but a person.
+        LockEnd::Lost if work.holder_at_end().is_some_and(|holder| holder == work.holder()) => {
+            let reclaim = lock::message::reclaim_command(&spec.kube_context);
+            next.push(format!(
+                "the Lease still named this run when it was last seen: {look}; if it still does, and nothing of this run \
+                 lives any more, {reclaim}"
+            ));
+        }
+        LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => {}
     }
     next
 }

@@ -4,14 +4,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::clock::Clock;
-use crate::cluster::{Cluster, Sources, kubeconfig};
+use crate::cluster::{Cluster, MayWrite, Sources, kubeconfig};
 use crate::event::{self, Event};
 use crate::failure::{Code, Failure};
 use crate::pipeline::Verb;
 use crate::process::{Limits, StopWatch};
 use crate::run::chronicle::Chronicle;
 use crate::run::spec::{Mode, Spec};
-use crate::step::{self, Fence, Kit, Tool, Updates};
+use crate::step::{self, Kit, Tool, Updates};
 
 /// Looks, and gives back everything that steps may use. A stop request ends it at once.
 pub(crate) async fn look(
@@ -19,17 +19,17 @@ pub(crate) async fn look(
     clock: Arc<dyn Clock>,
     stop: StopWatch,
     send: Updates,
-    fence: Fence,
+    may_write: MayWrite,
 ) -> Result<Kit, Failure> {
     let mut asked = stop.clone();
     let config = kubeconfig::load(&Sources::file(&spec.kubeconfig), None)?;
     let cluster = tokio::select! {
         biased;
         _ = asked.asked() => return Err(stopped()),
-        cluster = Cluster::connect(&config, &spec.proxy) => cluster?,
+        cluster = Cluster::connect(&config, &spec.proxy, may_write) => cluster?,
     };
     // A program that is asked for its version stops by itself, and is waited for.
-    let kit = find(spec, cluster, clock, stop, send, fence).await;
+    let kit = find(spec, cluster, clock, stop, send).await;
     if asked.is_asked() { Err(stopped()) } else { kit }
 }
 
@@ -43,7 +43,6 @@ async fn find(
     clock: Arc<dyn Clock>,
     stop: StopWatch,
     send: Updates,
-    fence: Fence,
 ) -> Result<Kit, Failure> {
     let mut kit = Kit {
         mode: match spec.mode {
@@ -68,13 +67,13 @@ async fn find(
         redactor: spec.redactor(),
         outputs: step::Outputs::default(),
         limits: Limits { budget: spec.stop_after, ..Limits::default() },
-        fence,
         stop,
         updates: send,
         clock,
     };
     if needs_tofu(&spec) {
         kit.tofu = Some(step::find_tofu(&kit, spec.tofu.as_deref()).await?);
+        step::check_temporary_folder(&kit)?;
     }
     if needs_helm(&spec) {
         kit.helm = Some(step::find_helm(&kit, spec.helm.as_deref()).await?);

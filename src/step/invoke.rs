@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::failure::{Code, Failure};
 use crate::process::{self, Ended, Manner, Room, Sign, Sink, Spec};
 use crate::redact::Redactor;
-use crate::step::{Kit, Severity, Update};
+use crate::step::{Kit, Mode, Severity, Update};
 
 /// The folder of the run directory for what is removed at the run's end: variables, values, copies, saved plans.
 pub const PRIVATE: &str = "private";
@@ -80,12 +80,18 @@ impl Call {
     /// Runs it. `hear` gets every update first, and returns what of it is for others to hear.
     ///
     /// # Errors
-    /// When it could not be started, or its files could not be made.
+    /// When it could not be started, or its files could not be made. When it would change the cluster, and this run may not
+    /// any more: then it is not started.
     pub(crate) async fn run(
         self,
         kit: &Kit,
         hear: impl FnMut(process::Update) -> Option<process::Update>,
     ) -> Result<Done, Failure> {
+        match (kit.mode, self.manner) {
+            (Mode::Act, Manner::OpenTofu | Manner::Helm | Manner::Unsignalled) => kit.cluster.may_write()?,
+            // What the bundle's commands do is theirs, and images are built before there is a lock.
+            (Mode::Act, Manner::Query | Manner::Group) | (Mode::DryRun, _) => {}
+        }
         let files = Files::make(kit, &self.name, self.raw)?;
         if let Some(about) = &self.about {
             write_private(&about_path(&files.record), about)?;
@@ -247,7 +253,8 @@ pub(crate) fn about_path(record: &Path) -> PathBuf {
 pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
-        Failure::new(Code::RunDirUnusable, format!("the folder `{}` cannot be made", path.display())).because(&error)
+        let code = Code::RunDirUnusable.unless_exhausted(&error);
+        Failure::new(code, format!("the folder `{}` cannot be made", path.display())).because(&error)
     })
 }
 
@@ -263,7 +270,8 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         file.write_all(bytes)
     };
     write().map_err(|error| {
-        Failure::new(Code::RunDirUnusable, format!("`{}` cannot be written", path.display())).because(&error)
+        let code = Code::RunDirUnusable.unless_exhausted(&error);
+        Failure::new(code, format!("`{}` cannot be written", path.display())).because(&error)
     })
 }
 

@@ -1,6 +1,7 @@
 //! How each kind of step is done.
 //!
-//! A step gets a [`Kit`]: everything it may use, and a stop token; never the lock. It says what happens as
+//! A step gets a [`Kit`]: everything it may use, and a stop token; never the lock. That nothing is written without the
+//! lock is not for a step to remember: the kit's cluster asks before each write. A step says what happens as
 //! [`Update`]s, which `run` turns into events, and ends with an [`Outcome`]. A dry run goes through the same
 //! functions with [`Mode::DryRun`], in which nothing may be written.
 
@@ -30,12 +31,12 @@ mod tofu_ui;
 // What both kinds share.
 mod invoke;
 mod perform;
+mod temporary;
 mod tools;
 mod updates;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::cluster::Cluster;
@@ -49,7 +50,9 @@ pub use helm::install as install_chart;
 pub use invoke::{PRIVATE, RECORDS};
 pub use perform::{perform, refuse_local_state_in_ci};
 pub use record::record_failure;
+pub use temporary::check_temporary_folder;
 pub use tofu::{Outputs, apply as apply_root, refuse_local_state};
+pub use tofu_end::look_first;
 pub use tofu_state::{Lineage, Part, kept, lineage};
 pub use tools::{find_helm, find_tofu};
 pub use updates::{Updates, UpdatesReceiver, updates};
@@ -113,32 +116,12 @@ pub struct Kit {
     pub outputs: Outputs,
     /// How long a stop and each wait in it may take.
     pub limits: process::Limits,
-    /// Whether this run may still write to the cluster.
-    pub fence: Fence,
     /// The stop token.
     pub stop: process::StopWatch,
     /// Where updates go.
     pub updates: Updates,
     /// The clocks.
     pub clock: Arc<dyn crate::clock::Clock>,
-}
-
-/// Whether a run may still write to the cluster: it falls when the lock is lost. Clones share it.
-///
-/// It is for writes that follow a tool within one step. Between two steps the API server is asked.
-#[derive(Debug, Clone, Default)]
-pub struct Fence(Arc<AtomicBool>);
-
-impl Fence {
-    /// The lock is lost: nothing of ours is written any more.
-    pub fn fall(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-
-    /// As far as is known, the lock is ours.
-    pub fn holds(&self) -> bool {
-        !self.0.load(Ordering::SeqCst)
-    }
 }
 
 /// How a step ended.

@@ -92,6 +92,18 @@ impl Dcctl {
         self.env("KUBECONFIG", kubeconfig)
     }
 
+    /// With a limit of this many open files, for it and all that it starts.
+    #[must_use]
+    pub(crate) fn with_open_files(self, most: u32) -> Dcctl {
+        let known = self.command;
+        let mut command = command(Path::new("/bin/sh"));
+        command.arg("-c").arg(format!("ulimit -n {most} && exec \"$0\" \"$@\"")).arg(known.get_program());
+        command.args(known.get_args()).env_clear().current_dir(known.get_current_dir().expect("it was given one"));
+        command.envs(known.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Dcctl { command }
+    }
+
     /// With a JUnit report, which [`Finished::junit`] reads.
     #[must_use]
     pub(crate) fn with_junit(self) -> Dcctl {
@@ -99,6 +111,20 @@ impl Dcctl {
         let name = format!("junit-{}.xml", NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = self.command.get_current_dir().expect("it was given one").to_owned();
         self.arg("--junit").arg(folder.join(name))
+    }
+
+    /// Started by a shell that runs this script, in which `"$@"` is the run.
+    #[must_use]
+    pub(crate) fn by_shell(self, script: &str) -> Dcctl {
+        let mut shell = command(Path::new("/bin/sh"));
+        shell.args(["-c", script, "sh"]).arg(self.command.get_program()).args(self.command.get_args()).env_clear();
+        for (name, value) in self.command.get_envs() {
+            if let Some(value) = value {
+                shell.env(name, value);
+            }
+        }
+        shell.current_dir(self.command.get_current_dir().expect("it was given one"));
+        Dcctl { command: shell }
     }
 
     /// The command itself, for what has no word of its own here: another folder, a group, a closed standard output.
@@ -213,6 +239,18 @@ impl Running {
     pub(crate) fn wait_for_line(&self, part: &str) -> String {
         let found = self.said.first(|line| line.contains(part).then(|| line.to_owned()));
         found.unwrap_or_else(|why| panic!("no line with {part:?}: {why}; it said:\n{}", self.said.text()))
+    }
+
+    /// Waits until the last line of standard output begins like this and, read as JSON, is what the condition wants.
+    #[track_caller]
+    pub(crate) fn wait_for_last_line(&self, begins: &str, condition: impl Fn(&Value) -> bool) -> String {
+        let wanted = |line: &&String| {
+            line.starts_with(begins) && serde_json::from_str(line).is_ok_and(|line: Value| condition(&line))
+        };
+        let last =
+            || self.said.lines.lock().unwrap_or_else(PoisonError::into_inner).lines.last().filter(wanted).cloned();
+        let found = wait::until(wait::GENEROUS, begins, last);
+        found.unwrap_or_else(|why| panic!("no last line with {begins:?}: {why}; it said:\n{}", self.said.text()))
     }
 
     /// Waits for an event on standard output of this type, `step.started`, for which the condition holds.

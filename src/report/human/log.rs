@@ -142,7 +142,7 @@ impl Log {
             Event::StopRequested(stop) => self.stop(stop),
             Event::SignalReceived(signal) => self.signal(signal),
             Event::Diagnostic(diagnostic) => self.diagnose(diagnostic, seen.truncated.get("/data/detail")),
-            Event::LockRenewed(_) => Vec::new(),
+            Event::LockRenewed(_) | Event::LockReleasing(_) => Vec::new(),
             Event::LockReleased(released) if released.manner == ReleaseManner::Deleted && released.why.is_none() => {
                 Vec::new()
             }
@@ -156,10 +156,14 @@ impl Log {
             }
             Event::LockLost(_) | Event::LockLeft(_) => vec![marked(Style::Bad, "✗", &event.message())],
             Event::LockRenewalFailed(_)
+            | Event::LockWaiting(_)
             | Event::ProcessKilled(_)
             | Event::ProcessLeftBehind(_)
             | Event::OutputDropped(_)
             | Event::ReportFailed(_) => vec![marked(Style::Caution, "!", &event.message())],
+            Event::ProcessInterruptReported(reported) if reported.times > 1 => {
+                vec![marked(Style::Caution, "!", &event.message())]
+            }
             Event::ProcessInterrupted(_) | Event::ProcessInterruptReported(_) => {
                 vec![Style::Plain.row(CONTENT + 2, &event.message())]
             }
@@ -344,11 +348,13 @@ impl Step {
             | Event::RunFinished(_)
             | Event::StepStarted(_)
             | Event::StepFinished(_)
+            | Event::LockWaiting(_)
             | Event::LockClaimed(_)
             | Event::LockRenewed(_)
             | Event::LockRenewalFailed(_)
             | Event::LockBlocked(_)
             | Event::LockLost(_)
+            | Event::LockReleasing(_)
             | Event::LockReleased(_)
             | Event::LockLeft(_)
             | Event::LockObserved(_)
@@ -459,8 +465,13 @@ fn held(blocked: &LockBlocked) -> Row {
     let by = format!("held by {}{on}, renewed {age} ago", blocked.holder);
     match blocked.manner {
         BusyManner::Refuses => marked(Style::Bad, "✗", &by),
-        BusyManner::Continues => marked(Style::Caution, "!", &format!("{}; going on without the lock", blocked.text)),
-        BusyManner::Waits => marked(Style::Caution, "!", &format!("{by}; waiting for it")),
+        BusyManner::Continues => marked(Style::Caution, "!", &blocked.text),
+        BusyManner::Waits => {
+            let stale = if blocked.stale { ", which looks stale by this machine's clock and is not taken" } else { "" };
+            let waited = blocked.waited_ms.filter(|waited| *waited >= 1_000);
+            let so_far = waited.map(|waited| format!(", {} so far", human(Duration::from_millis(waited))));
+            marked(Style::Caution, "!", &format!("{by}{stale}; waiting for it{}", so_far.unwrap_or_default()))
+        }
     }
 }
 
