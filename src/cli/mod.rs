@@ -7,8 +7,8 @@ mod options;
 mod salvage;
 
 pub use options::{
-    ApplyOptions, BootstrapArgs, Cli, Color, Command, ExplainArgs, InstallArgs, LockCommand, LockStatusArgs, Output,
-    ReportOptions, StatusOutput, TargetOptions,
+    ApplyOptions, BootstrapArgs, Cli, Color, Command, ExecArgs, ExplainArgs, InstallArgs, LockCommand, LockStatusArgs,
+    Output, ReportOptions, StatusOutput, TargetOptions,
 };
 pub use salvage::Salvaged;
 

@@ -1,5 +1,6 @@
 //! The options themselves. Every option of a run has an environment variable `DCCTL_…`, so a CI system can set it once.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub enum Command {
     Install(InstallArgs),
     /// Build an instance in its own namespace
     Bootstrap(BootstrapArgs),
+    /// Run any command under the cluster's lock: `dcctl exec -- CMD [ARG…]`
+    Exec(ExecArgs),
     /// Look at the cluster's lock
     #[command(subcommand)]
     Lock(LockCommand),
@@ -68,6 +71,43 @@ pub struct BootstrapArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "the group documents itself")]
     pub apply: ApplyOptions,
+}
+
+/// `dcctl exec`
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// The command and its arguments; `--` comes before it
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub target: TargetOptions,
+
+    /// Say what would be run; take no lock and run nothing
+    #[arg(long, env = "DCCTL_DRY_RUN")]
+    pub dry_run: bool,
+
+    /// Let the command read this command's standard input, through a pipe [default: it reads nothing]
+    #[arg(long, env = "DCCTL_STDIN")]
+    pub stdin: bool,
+
+    /// End with the command's own exit status when its failure is all there is to tell; 128 and the number of the signal
+    /// if one ended it
+    #[arg(long, env = "DCCTL_PROPAGATE_EXIT_CODE")]
+    pub propagate_exit_code: bool,
+
+    /// How long a graceful stop may take, counted from the first request
+    #[arg(long, env = "DCCTL_STOP_AFTER", value_name = "DURATION", default_value = "20m", value_parser = duration)]
+    pub stop_after: Duration,
+
+    /// Keep the raw output of the command in the run directory
+    #[arg(long, env = "DCCTL_KEEP_OUTPUT")]
+    pub keep_output: bool,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub report: ReportOptions,
 }
 
 /// Which cluster.
@@ -141,7 +181,7 @@ pub struct ApplyOptions {
 /// Where a run says what happens.
 #[derive(Debug, Clone, Args)]
 pub struct ReportOptions {
-    /// What standard output carries [default: human at a terminal, else jsonl]
+    /// What standard output carries [default: human at a terminal, else jsonl; for `exec` always human]
     #[arg(long, env = "DCCTL_OUTPUT", value_enum, value_name = "FORM")]
     pub output: Option<Output>,
 

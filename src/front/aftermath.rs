@@ -14,7 +14,7 @@ use crate::clock::{Clock, Instant};
 use crate::event::{self, Event, LockEnd, RunOutcome, Seen};
 use crate::failure::{Code, Failure};
 use crate::pipeline::Action;
-use crate::run::{GoingOn, Journal, Paths, Reports, Spec, Tally, Voice};
+use crate::run::{GoingOn, Journal, Paths, Purpose, Reports, Spec, Tally, Voice};
 
 /// How long the front waits for its own last lines to be written.
 const FLUSH: Duration = Duration::from_secs(5);
@@ -154,12 +154,18 @@ fn finished(spec: &Spec, remains: Remains, duration_ms: u64) -> event::RunFinish
         let who = remains.holder.as_deref().unwrap_or("this run");
         next.push(format!("see with `dcctl lock status` whether the lock still names {who}: nobody renews it now"));
     }
-    next.push(format!("run `dcctl {}` again: it reconciles what was left half done", spec.subject()));
+    next.push(match &spec.purpose {
+        Purpose::Bundle(_) => format!("run `dcctl {}` again: it reconciles what was left half done", spec.subject()),
+        Purpose::Command(command) => {
+            format!("look at what `{}` had done by then before you run it again", command.name())
+        }
+    });
     event::RunFinished {
         subject: spec.subject(),
         outcome: RunOutcome::Failed,
         exit_code: failure.code.exit(),
         failure: Some(event::Failed::from(failure)),
+        command_end: None,
         lock: remains.lock,
         counts: remains.tally.counts(),
         holder: if remains.bears_our_name() { remains.holder } else { None },

@@ -5,19 +5,25 @@
 //! to stop, which the supervisor sees by itself. Showing happens on a thread of its own ([`show`]), so a reader that
 //! stands still delays neither a request to stop nor the end.
 //!
+//! What the command of `dcctl exec` prints may be passed on beside what is shown ([`relay`]), and what the front reads may
+//! be copied to it ([`feed`]).
+//!
 //! There is one writer of the journal at a time. The front writes it before the supervisor starts ([`refuse()`]: a
 //! command that never became a run) and after it is gone without a verdict ([`aftermath`]).
 
 mod aftermath;
+mod feed;
 mod follow;
 mod refuse;
+mod relay;
 mod show;
 
 pub use refuse::{Refusal, refuse};
+pub use relay::{LineEnd, Ours, Streams, Theirs};
 pub use show::{Form, Showing};
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +31,9 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
 use crate::failure::{Code, Failure};
-use crate::run::{Answer, Asked, Ear, Link, Mouth, Spec, Started, Word};
+use crate::front::feed::Feed;
+use crate::front::relay::Relay;
+use crate::run::{Answer, Asked, Ear, Link, Mouth, Purpose, Spec, Started, Word};
 use crate::signal::{Kind, Signals, StopSignal};
 
 /// How often the supervisor is asked whether it is there.
@@ -48,7 +56,9 @@ pub struct Surroundings {
     /// The signals; armed before anything else was done.
     pub signals: Signals,
     /// Where complaints of the front itself go.
-    pub complaints: Box<dyn Write + Send>,
+    pub complaints: fn() -> Box<dyn Write + Send>,
+    /// Standard input, for a command that is to read it. Nothing else reads it.
+    pub input: fn() -> Box<dyn Read + Send>,
     /// Whether a person's Ctrl+C reaches this process from its terminal.
     pub terminal: Terminal,
 }
@@ -75,24 +85,46 @@ pub enum Broken {
 ///
 /// # Errors
 /// When there is none. Whether anything was done is told apart.
-pub async fn run(spec: Spec, showing: Showing, surroundings: Surroundings) -> Result<u8, Broken> {
-    let Surroundings { program, environment, clock, signals, complaints, terminal } = surroundings;
+pub async fn run(spec: Spec, mut showing: Showing, surroundings: Surroundings) -> Result<u8, Broken> {
+    let Surroundings { program, environment, clock, signals, complaints, input, terminal } = surroundings;
+    let (relay, outputs) = relay(&spec, showing.streams.take()).map_err(Broken::NotStarted)?;
     let started = crate::run::start(&program, environment, &spec).map_err(Broken::NotStarted)?;
-    let Started { socket, ended } = started;
+    let Started { socket, ended, pipe } = started;
     // A supervisor that got no spec ends by itself, with nothing done.
     let link = Link::new(OwnedFd::from(socket)).map_err(|error| {
         Broken::NotStarted(Failure::new(Code::Internal, "the socket to the supervisor cannot be used").because(&error))
     })?;
     let (ear, mouth) = link.split();
-    let shown = show::start(spec.journal(), showing);
+    let shown = show::start(spec.journal(), showing, relay, outputs);
     let now = clock.now();
-    let mut front =
-        Front { spec, clock, signals, complaints, terminal, mouth, answered: now, typed: None, said_silent: false };
+    let feed = pipe.map(|pipe| Feed { input: input(), pipe, complaints: complaints() });
+    let mut front = Front {
+        spec,
+        clock,
+        signals,
+        complaints: complaints(),
+        terminal,
+        mouth,
+        feed,
+        answered: now,
+        typed: None,
+        said_silent: false,
+    };
     front.hand_over().await;
     front.watch(ear, ended).await;
     let code = front.verdict().map_err(Broken::NoVerdict)?;
     shown.drain(STALLED).await;
     Ok(code)
+}
+
+/// The way of the command's outputs, if it has one and they are to be passed on, and the files they are in.
+fn relay(spec: &Spec, streams: Option<Streams>) -> Result<(Option<Relay>, Vec<PathBuf>), Failure> {
+    let (Purpose::Command(command), Some(streams)) = (&spec.purpose, streams) else { return Ok((None, Vec::new())) };
+    let relay = Relay::open(command, spec.redactor(), streams).map_err(|error| {
+        let sentence = format!("the run directory {} cannot be used", spec.run_dir.display());
+        Failure::new(Code::RunDirUnusable, sentence).because(&error)
+    })?;
+    Ok((Some(relay), vec![command.stdout.clone(), command.stderr.clone()]))
 }
 
 struct Front {
@@ -102,6 +134,7 @@ struct Front {
     complaints: Box<dyn Write + Send>,
     terminal: Terminal,
     mouth: Mouth,
+    feed: Option<Feed>,
     answered: Instant,
     typed: Option<Instant>,
     said_silent: bool,
@@ -125,6 +158,7 @@ impl Front {
                 () = &mut ended => return,
                 answer = answer(&mut ear) => match answer {
                     Some(Answer::Hello { .. } | Answer::Pong) => self.hear(),
+                    Some(Answer::Reads) => self.feed(),
                     None => ear = None,
                 },
                 _ = pings.tick() => self.ping().await,
@@ -146,6 +180,14 @@ impl Front {
     fn is_force(&self, signal: &StopSignal, now: Instant) -> bool {
         let again = is_typed(signal) && self.typed.is_some_and(|first| now.since(first) >= BOUNCE);
         signal.signal == Kind::Quit || (again && self.terminal == Terminal::Foreground)
+    }
+
+    /// The command runs and reads.
+    fn feed(&mut self) {
+        self.hear();
+        if let Some(feed) = self.feed.take() {
+            feed.start();
+        }
     }
 
     fn hear(&mut self) {

@@ -16,6 +16,8 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 use crate::event::{Event, Seen};
 use crate::front::follow::Follower;
+use crate::front::relay::{Relay, Streams};
+use crate::pipeline::Action;
 use crate::report::human::{Human, Options, Screen};
 use crate::report::jsonl::Jsonl;
 
@@ -45,6 +47,8 @@ pub struct Showing {
     pub clock: Arc<dyn Clock>,
     /// The width of the terminal, asked again before each redraw.
     pub width: fn() -> Option<usize>,
+    /// Where the outputs of the run's command go, if they are passed on beside what is shown.
+    pub streams: Option<Streams>,
 }
 
 /// The thread that shows.
@@ -67,15 +71,16 @@ impl Shown {
     }
 }
 
-/// Starts showing this journal.
-pub(crate) fn start(journal: PathBuf, showing: Showing) -> Shown {
+/// Starts showing this journal. `outputs` are the files that `relay` passes on.
+pub(crate) fn start(journal: PathBuf, showing: Showing, relay: Option<Relay>, outputs: Vec<PathBuf>) -> Shown {
     let lines = Arc::new(AtomicU64::new(0));
     let (finished, done) = oneshot::channel();
     let counter = lines.clone();
     let body = move || {
-        let mut screen = Screening::new(showing);
+        let mut screen = Screening { relay, shown: counter, ..Screening::new(showing) };
         if let Ok(mut follower) = Follower::open(&journal) {
-            follow(&mut follower, &mut screen, &counter);
+            follower.watch(&outputs.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+            follow(&mut follower, &mut screen);
         }
         let _ = finished.send(());
     };
@@ -98,17 +103,18 @@ pub(crate) fn all(lines: Vec<String>, showing: Showing, stalled: Duration) {
     while progress.recv_timeout(stalled).is_ok() {}
 }
 
-fn follow(follower: &mut Follower, screen: &mut Screening, counter: &AtomicU64) {
+fn follow(follower: &mut Follower, screen: &mut Screening) {
     loop {
         let Ok(lines) = follower.lines() else { return };
-        if lines.is_empty() {
+        let passed = screen.pass_on();
+        if lines.is_empty() && passed == 0 {
             screen.tick();
             follower.wait(screen.patience());
             continue;
         }
         for line in lines {
             let last = screen.show(&line);
-            counter.fetch_add(1, Ordering::Relaxed);
+            screen.shown.fetch_add(1, Ordering::Relaxed);
             if last {
                 return;
             }
@@ -124,6 +130,9 @@ pub(crate) struct Screening {
     width: fn() -> Option<usize>,
     live: bool,
     gone: bool,
+    relay: Option<Relay>,
+    /// Grows with everything that is shown.
+    shown: Arc<AtomicU64>,
 }
 
 enum Drawn {
@@ -133,19 +142,23 @@ enum Drawn {
 
 impl Screening {
     pub(crate) fn new(showing: Showing) -> Screening {
-        let Showing { out, complaints, form, clock, width } = showing;
+        let Showing { out, complaints, form, clock, width, streams: _ } = showing;
         let live = matches!(form, Form::Human(Options { screen: Screen::Live, .. }));
         let form = match form {
             Form::Jsonl => Drawn::Jsonl(Jsonl::new(out)),
             Form::Human(options) => Drawn::Human(Box::new(Human::new(out, options))),
         };
-        Screening { form, complaints, clock, width, live, gone: false }
+        let shown = Arc::new(AtomicU64::new(0));
+        Screening { form, complaints, clock, width, live, gone: false, relay: None, shown }
     }
 
     /// Shows one line; says whether it was the verdict.
     pub(crate) fn show(&mut self, line: &str) -> bool {
         let seen = Seen::read(line);
         let last = matches!(&seen, Ok(Seen { event: Some(Event::RunFinished(_)), .. }));
+        if let Ok(Seen { event: Some(event), .. }) = &seen {
+            self.relay_at(event);
+        }
         if !self.gone {
             let shown = match (&mut self.form, &seen) {
                 // A line that a killed supervisor left unfinished.
@@ -156,6 +169,29 @@ impl Screening {
             self.note(shown);
         }
         last
+    }
+
+    /// The command's output has its place between the lines that tell of its start and of its end.
+    fn relay_at(&mut self, event: &Event) {
+        let Some(relay) = &mut self.relay else { return };
+        match event {
+            Event::ProcessStarted(_) => relay.begin(),
+            Event::StepFinished(finished) if finished.id != Action::RunCommand.id() => {}
+            Event::StepFinished(_) | Event::RunFinished(_) => {
+                let shown = &self.shown;
+                relay.finish(&mut self.complaints, |bytes| {
+                    shown.fetch_add(bytes, Ordering::Relaxed);
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn pass_on(&mut self) -> u64 {
+        let Some(relay) = &mut self.relay else { return 0 };
+        let passed = relay.pass_on(&mut self.complaints);
+        self.shown.fetch_add(passed, Ordering::Relaxed);
+        passed
     }
 
     fn tick(&mut self) {

@@ -120,7 +120,11 @@ impl Engine {
     async fn heed(&mut self, woken: Woken, senses: &mut Senses) -> Vec<Effect> {
         match woken {
             Woken::Update(update) => {
+                let reads = self.work.takes_input() && is_start(&update);
                 self.tell_update(update);
+                if reads {
+                    let _ = senses.mouth.say(&Answer::Reads).await;
+                }
                 Vec::new()
             }
             Woken::Work(Stirred::Done(done)) => {
@@ -279,6 +283,10 @@ impl Engine {
         };
         self.told.tell(None, Event::StopRequested(event));
     }
+}
+
+fn is_start(update: &crate::step::Update) -> bool {
+    matches!(update, crate::step::Update::Process { update: crate::process::Update::Started { .. }, .. })
 }
 
 async fn hear(ear: &mut Option<Ear>) -> Option<Word> {

@@ -52,6 +52,8 @@ pub enum Answer {
     },
     /// I am here.
     Pong,
+    /// The command runs, and reads what the front copies for it.
+    Reads,
 }
 
 /// One end of the socket.

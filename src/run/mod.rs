@@ -10,6 +10,7 @@
 
 mod chronicle;
 mod engine;
+mod exec;
 mod journal;
 mod keeping;
 mod link;
@@ -30,7 +31,7 @@ pub use chronicle::Chronicle;
 pub use journal::{Journal, Voice, make_ballast};
 pub use link::{Answer, Asked, Ear, Link, Mouth, Word};
 pub use reports::{GoingOn, Paths, Report, Reports, Roll, Unwritten};
-pub use spec::{JOURNAL, Mode, Spec};
+pub use spec::{ForBundle, ForCommand, JOURNAL, Mode, Purpose, Spec};
 pub use start::{Started, start};
 pub use supervise::supervise;
 pub use tally::Tally;

@@ -10,11 +10,12 @@ use crate::failure::{Code, Failure};
 use crate::process;
 use crate::run::chronicle::Chronicle;
 use crate::run::engine::{Engine, Senses};
+use crate::run::exec;
 use crate::run::journal::{Journal, Voice};
 use crate::run::link::{Answer, Ear, Link, Mouth, Word};
 use crate::run::machine::Ending;
 use crate::run::reports::{GoingOn, Paths, Reports, Unwritten};
-use crate::run::spec::{Mode, Spec};
+use crate::run::spec::{Mode, Purpose, Spec};
 use crate::run::translate::{self, millis};
 use crate::run::verdict::{self, Verdict};
 use crate::run::work::Work;
@@ -43,8 +44,9 @@ pub async fn supervise() -> Result<u8, Failure> {
     let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     // A front that is gone already is noticed by the engine.
     let _ = mouth.say(&Answer::Hello { pid }).await;
+    let pipe = if spec.takes_input() { Some(process::inherit_pipe()?) } else { None };
     let supervisor = Supervisor::new(*spec, pid)?;
-    Ok(supervisor.run(signals, ear, mouth).await)
+    Ok(supervisor.run(pipe, signals, ear, mouth).await)
 }
 
 struct Supervisor {
@@ -73,10 +75,13 @@ impl Supervisor {
         Ok(Supervisor { spec, pid, clock, told })
     }
 
-    async fn run(mut self, signals: signal::Signals, ear: Ear, mouth: Mouth) -> u8 {
+    async fn run(mut self, pipe: Option<OwnedFd>, signals: signal::Signals, ear: Ear, mouth: Mouth) -> u8 {
         let (stopper, watch) = process::stop_channel();
         let (send, receive) = updates();
-        let work = Work::new(self.spec.clone(), self.pid, self.clock.clone(), watch, send);
+        let mut work = Work::new(self.spec.clone(), self.pid, self.clock.clone(), watch, send);
+        if let Some(pipe) = pipe {
+            work.give_pipe(pipe);
+        }
         self.open(&work);
         let (mut engine, first) = Engine::new(work, self.told, stopper);
         let mut senses = Senses { signals, ear: Some(ear), mouth, updates: receive };
@@ -92,7 +97,11 @@ impl Supervisor {
             let names = self.spec.dropped.clone();
             self.told.tell(None, Event::EnvironmentDropped(event::EnvironmentDropped { names }));
         }
-        for note in self.spec.notes.iter().chain(&self.spec.bundle.notes) {
+        let of_bundle: &[String] = match &self.spec.purpose {
+            Purpose::Bundle(with) => &with.bundle.notes,
+            Purpose::Command(_) => &[],
+        };
+        for note in self.spec.notes.iter().chain(of_bundle) {
             self.told.tell(None, Event::NoteMade(event::NoteMade { text: note.clone() }));
         }
     }
@@ -110,8 +119,8 @@ async fn close(mut engine: Engine, spec: &Spec) -> u8 {
     let lock = engine.work.lock_end();
     let ending = Ending { begun: engine.work.has_begun(), ..engine.machine().ending().clone() };
     let verdict = verdict::decide(&ending, lock, unwritten.first().map(Unwritten::failure));
-    let exit = verdict.exit();
-    let finished = run_finished(&engine, spec, &verdict, lock, ending.unfinished);
+    let finished = run_finished(&engine, spec, &unwritten, verdict, ending.unfinished);
+    let exit = finished.exit_code;
     engine.told.tell(None, Event::RunFinished(finished));
     engine.told.settle_reports(REPORTS).await;
     engine.told.flush(JOURNAL).await;
@@ -121,21 +130,34 @@ async fn close(mut engine: Engine, spec: &Spec) -> u8 {
 fn run_finished(
     engine: &Engine,
     spec: &Spec,
-    verdict: &Verdict,
-    lock: LockEnd,
+    unwritten: &[Unwritten],
+    verdict: Verdict,
     unfinished: Vec<String>,
 ) -> event::RunFinished {
+    let (lock, life) = (engine.work.lock_end(), engine.work.command());
+    let reports = if unwritten.is_empty() { exec::Reports::Written } else { exec::Reports::Missing };
+    let (verdict, exit_code, command_end) = match &spec.purpose {
+        Purpose::Bundle(_) => {
+            let exit = verdict.exit();
+            (verdict, exit, None)
+        }
+        Purpose::Command(command) => {
+            let exit = exec::exit(&verdict, command, life, lock, reports);
+            (exec::reworded(verdict, command, life), exit, life.told())
+        }
+    };
     event::RunFinished {
         subject: spec.subject(),
         outcome: verdict.outcome,
-        exit_code: verdict.exit(),
+        exit_code,
         failure: verdict.failure.as_ref().map(event::Failed::from),
+        command_end,
         lock,
         holder: engine.work.holder_at_end(),
         counts: engine.told.counts(),
         unfinished,
         kept: engine.work.kept(),
-        next: next(spec, verdict, lock),
+        next: next(spec, &verdict, lock),
         dry_run: spec.mode == Mode::DryRun,
         duration_ms: millis(engine.told.elapsed()),
     }

@@ -4,6 +4,7 @@
 //! comes next.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,19 +15,19 @@ use crate::event::{Event, Kept, LockEnd};
 use crate::failure::{Code, Failure};
 use crate::lock::{Change, HolderId, Keeper, Lost, Released, notes};
 use crate::pipeline::{Action, Verb};
-use crate::process::{self, Directly, StopWatch};
+use crate::process::{self, Directly, Stdin, StopWatch};
 use crate::run::chronicle::Chronicle;
 use crate::run::link::Asked;
 use crate::run::machine::{Input, StepEnd};
-use crate::run::spec::{Mode, Spec};
+use crate::run::spec::{Mode, Purpose, Spec};
 use crate::run::translate::Place;
-use crate::run::{keeping, surroundings};
-use crate::step::{self, Fence, Kit, Outcome, Updates};
+use crate::run::{exec, keeping, surroundings};
+use crate::step::{self, Equipment, Fence, Outcome, Updates};
 
 /// How an activity ended.
 pub(crate) enum Done {
     /// The surroundings were looked at, before the first step.
-    Prepared(Box<Result<Option<Kit>, Failure>>),
+    Prepared(Box<Result<Option<Equipment>, Failure>>),
     /// The lock was asked about.
     Fenced(Result<(), Lost>),
     /// A step ended.
@@ -52,7 +53,7 @@ pub(crate) enum Ended {
     /// Nothing.
     Plain(Action),
     /// What it found in the surroundings.
-    Surroundings(Box<Kit>),
+    Surroundings(Box<Equipment>),
     /// The claim: what it got, and what happens to the lock from then on.
     Claim(keeping::Claim, Option<keeping::Changes>),
 }
@@ -64,7 +65,9 @@ pub(crate) struct Work {
     clock: Arc<dyn Clock>,
     stop: StopWatch,
     send: Updates,
-    kit: Option<Kit>,
+    kit: Option<Equipment>,
+    pipe: Option<OwnedFd>,
+    command: exec::Life,
     keeper: Option<Rc<Keeper>>,
     changes: Option<keeping::Changes>,
     activity: Option<Pin<Box<dyn Future<Output = Done>>>>,
@@ -86,6 +89,8 @@ impl Work {
             stop,
             send,
             kit: None,
+            pipe: None,
+            command: exec::Life::default(),
             keeper: None,
             changes: None,
             activity: None,
@@ -95,6 +100,21 @@ impl Work {
             directly: Directly::No,
             begun: false,
         }
+    }
+
+    /// Hands over what the run's command is to read.
+    pub(crate) fn give_pipe(&mut self, pipe: OwnedFd) {
+        self.pipe = Some(pipe);
+    }
+
+    /// Whether a command of the run reads what the front reads.
+    pub(crate) fn takes_input(&self) -> bool {
+        self.spec.takes_input()
+    }
+
+    /// Where in its life the command of `exec` is.
+    pub(crate) fn command(&self) -> exec::Life {
+        self.command
     }
 
     pub(crate) fn steps(&self) -> usize {
@@ -143,10 +163,12 @@ impl Work {
 
     /// Files for a person to look at.
     pub(crate) fn kept(&self) -> Vec<Kept> {
-        let mut kept = step::kept(&self.spec.run_dir, &self.spec.state_dir)
-            .into_iter()
-            .map(|(what, path)| Kept { what, path: path.display().to_string() })
-            .collect::<Vec<_>>();
+        let found = match &self.spec.purpose {
+            Purpose::Bundle(bundle) => step::kept(&self.spec.run_dir, &bundle.state_dir),
+            Purpose::Command(_) => Vec::new(),
+        };
+        let mut kept: Vec<Kept> =
+            found.into_iter().map(|(what, path)| Kept { what, path: path.display().to_string() }).collect();
         kept.push(Kept { what: "the run directory".to_owned(), path: self.spec.run_dir.display().to_string() });
         kept
     }
@@ -173,7 +195,7 @@ impl Work {
         }));
     }
 
-    fn look_around(&self) -> impl Future<Output = Result<Kit, Failure>> + use<> {
+    fn look_around(&self) -> impl Future<Output = Result<Equipment, Failure>> + use<> {
         let (spec, clock, stop) = (self.spec.clone(), self.clock.clone(), self.stop.clone());
         surroundings::look(spec, clock, stop, self.send.clone(), self.fence.clone())
     }
@@ -203,23 +225,33 @@ impl Work {
                 })
             }
             Action::ClaimCluster => self.claim(),
-            action => {
-                let kit = self.kit.clone().expect("the surroundings were looked at before the first step");
+            action => self.perform(action),
+        });
+    }
+
+    fn perform(&mut self, action: Action) -> Pin<Box<dyn Future<Output = Done>>> {
+        let pipe = self.pipe.take();
+        match self.kit.clone().expect("the surroundings were looked at before the first step") {
+            Equipment::Bundle(kit) => {
                 Box::pin(async move { Done::Step(Ended::Plain(action), step::perform(&kit, action).await) })
             }
-        });
+            Equipment::Command(kit) => Box::pin(async move {
+                let stdin = pipe.map_or(Stdin::Null, Stdin::Pipe);
+                Done::Step(Ended::Plain(action), step::run_command(&kit, stdin).await)
+            }),
+        }
     }
 
     fn claim(&mut self) -> Pin<Box<dyn Future<Output = Done>>> {
         let kit = self.kit.clone().expect("the surroundings were looked at before the first step");
         if self.spec.mode == Mode::DryRun {
             return Box::pin(async move {
-                let (claim, outcome) = keeping::observe(&kit).await;
+                let (claim, outcome) = keeping::observe(kit.means()).await;
                 Done::Step(Ended::Claim(claim, None), outcome)
             });
         }
         let request = keeping::request(&self.spec, &self.holder);
-        let (keeper, mut changes) = keeping::start(&kit, request, self.clock.clone());
+        let (keeper, mut changes) = keeping::start(kit.means(), request, self.clock.clone());
         let keeper = Rc::new(keeper);
         self.keeper = Some(keeper.clone());
         let (stop, clock, context) = (self.stop.clone(), self.clock.clone(), self.spec.kube_context.clone());
@@ -239,7 +271,10 @@ impl Work {
             {
                 return Done::Closed(Some(keeping::lost_before("Record the phase", &lost)));
             }
-            Done::Closed(step::record_failure(&kit).await.err())
+            match kit {
+                Equipment::Bundle(kit) => Done::Closed(step::record_failure(&kit).await.err()),
+                Equipment::Command(_) => Done::Closed(None),
+            }
         }));
     }
 
@@ -333,7 +368,7 @@ impl Work {
         }
     }
 
-    fn equip(&mut self, kit: Kit, told: &mut Chronicle) {
+    fn equip(&mut self, kit: Equipment, told: &mut Chronicle) {
         surroundings::tell(&kit, told);
         self.kit = Some(kit);
     }
@@ -370,6 +405,7 @@ impl Work {
 
     /// Programs that start and end are part of the last will.
     pub(crate) fn program_moved(&mut self, program: &str, update: &process::Update) {
+        self.command.take(update);
         let moved = match update {
             process::Update::Started { pid } => self.children.insert(program.to_owned(), *pid).is_none(),
             process::Update::Finished { .. } => self.children.remove(program).is_some(),
@@ -431,7 +467,8 @@ fn only_looks(action: Action) -> bool {
         | Action::InstallChart
         | Action::WaitForReadiness
         | Action::Verify
-        | Action::RecordPhase => false,
+        | Action::RecordPhase
+        | Action::RunCommand => false,
     }
 }
 

@@ -6,6 +6,7 @@ mod bed;
 mod chart;
 mod cluster;
 mod docs;
+mod exec;
 mod laws;
 mod layering;
 mod lock;
