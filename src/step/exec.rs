@@ -21,8 +21,12 @@ pub async fn run_command(kit: &CommandKit, stdin: Stdin) -> Outcome {
     if kit.means.mode == Mode::DryRun {
         return Outcome::Nothing(would_run(kit));
     }
+    let input = match stdin {
+        Stdin::Null => Input::Nothing,
+        Stdin::Pipe(_) => Input::OfTheFront,
+    };
     match run(kit, stdin).await {
-        Ok(ended) => judge(&kit.name, &ended, Asked::of(&kit.means)),
+        Ok(ended) => judge(&kit.name, &ended, input, Asked::of(&kit.means)),
         Err(failure) => Outcome::Failed(failure),
     }
 }
@@ -60,13 +64,22 @@ fn would_run(kit: &CommandKit) -> String {
     format!("would run `{}`{with} in `{}`", kit.program.display(), kit.folder.display())
 }
 
+/// What the command reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Input {
+    /// Nothing.
+    Nothing,
+    /// What the front reads. It ends with the front, which is a request to stop as well.
+    OfTheFront,
+}
+
 /// What the command's end means. One that was asked to stop and ended in any way of its own was stopped, also with
-/// status 0: whether it had finished its work only it knows.
-fn judge(name: &str, ended: &Ended, asked: Asked) -> Outcome {
+/// status 0: whether it had finished its work only it knows. So was one whose input may have been cut off.
+fn judge(name: &str, ended: &Ended, input: Input, asked: Asked) -> Outcome {
     let signalled = ended.why.is_some();
     // A system that signals every process may have reached it before we did.
     let ended_so = matches!(ended.exit, Exit::Signal(_) | Exit::Unseen);
-    if asked == Asked::Yes && (signalled || ended_so) {
+    if asked == Asked::Yes && (signalled || ended_so || input == Input::OfTheFront) {
         return Outcome::Stopped(stopped(name, ended));
     }
     match ended.exit {
@@ -88,6 +101,9 @@ fn stopped(name: &str, ended: &Ended) -> Stopped {
     let note = match ended.exit {
         Exit::Unseen => format!("nobody saw the end of `{name}`"),
         Exit::Code(_) | Exit::Signal(_) if ended.killed => format!("`{name}` had to be killed"),
+        Exit::Code(_) if ended.why.is_none() => {
+            format!("`{name}` ended with {}; its input may have been cut off", ended.exit)
+        }
         Exit::Code(_) => format!("`{name}` ended with {} when it was asked to stop", ended.exit),
         Exit::Signal(_) => format!("`{name}` was ended by {} when it was asked to stop", ended.exit),
     };
@@ -159,8 +175,8 @@ mod tests {
     }
 
     /// `done`, `failed`, `clean` or `partial`, and what is said.
-    fn judged(exit: Exit, why: Option<Why>, asked: Asked) -> (&'static str, String) {
-        match judge("sh", &ended(exit, why), asked) {
+    fn judged(exit: Exit, why: Option<Why>, input: Input, asked: Asked) -> (&'static str, String) {
+        match judge("sh", &ended(exit, why), input, asked) {
             Outcome::Done(note) => ("done", note),
             Outcome::Failed(failure) if failure.code == Code::ExecFailed => ("failed", failure.message),
             Outcome::Stopped(stopped) if stopped.clean => ("clean", stopped.note),
@@ -194,8 +210,11 @@ mod tests {
             (Exit::Unseen, Some(Why::BudgetEnded), Asked::Yes, "partial", "nobody saw the end of `sh`"),
         ];
         for (exit, why, asked, word, said) in rows {
-            assert_eq!(judged(exit, why, asked), (word, said.to_owned()), "{exit:?} {why:?} {asked:?}");
+            let expected = (word, said.to_owned());
+            assert_eq!(judged(exit, why, Input::Nothing, asked), expected, "{exit:?} {why:?} {asked:?}");
         }
+        let of_the_front = |asked| judged(Exit::Code(0), None, Input::OfTheFront, asked).0;
+        assert_eq!((of_the_front(Asked::No), of_the_front(Asked::Yes)), ("done", "clean"));
     }
 
     #[test]

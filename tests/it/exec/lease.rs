@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::bed::wait;
 use crate::exec::{Rig, of_kind};
 
 #[test]
@@ -11,7 +12,9 @@ fn the_lease_is_held_while_the_command_runs_and_gone_afterwards() {
     let rig = Rig::new();
     let run = rig.sh(&["--output", "jsonl"], ": > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
     rig.wait_for("up");
-    let lease = rig.lease().expect("the lock is held while the command runs");
+    // What is noted rides on a renewal.
+    let children = |lease: &Value| lease["metadata"]["annotations"].get("dcctl.devicechain.io/children").is_some();
+    let lease = wait::fact("the command to be noted", || rig.lease().filter(children));
     let annotations = &lease["metadata"]["annotations"];
     let note = |key: &str| &annotations[format!("dcctl.devicechain.io/{key}")];
     assert_eq!((note("verb"), note("step")), (&json!("exec"), &json!("Run the command")));

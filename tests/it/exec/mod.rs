@@ -27,10 +27,12 @@ impl Rig {
         Rig { bed: Bed::take() }
     }
 
-    /// This command with these options, not started yet. OpenTofu and Helm are not on its `PATH`.
+    /// This command with these options and a JUnit report, not started yet. OpenTofu and Helm are not on its `PATH`.
     fn exec(&self, options: &[&str], words: &[&str]) -> Dcctl {
         let run = self.bed.dcctl(["exec", "--kube-context", "bed"]).env("PATH", "/usr/local/bin:/usr/bin:/bin");
-        run.args(options).arg("--").args(words)
+        let run = run.args(options);
+        let run = if options.contains(&"--junit") { run } else { run.with_junit() };
+        run.arg("--").args(words)
     }
 
     /// A script of the shell. `@` in it is the test's folder.

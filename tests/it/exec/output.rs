@@ -75,7 +75,7 @@ fn for_machines_there_are_events_alone() {
     let rig = Rig::new();
     let options = ["--output", "jsonl", "--events-file", &rig.bed.file("events.jsonl").display().to_string()];
     let script = "echo one; echo two >&2; printf 'no end'; printf '\\377\\n' >&2; exit 3";
-    let finished = rig.sh(&options, script).with_junit().run().expect_code(1);
+    let finished = rig.sh(&options, script).run().expect_code(1);
     assert_eq!(finished.stderr, "");
     let events = finished.events();
     let said = |stream: &str| -> Vec<String> {
@@ -106,7 +106,7 @@ fn for_machines_there_are_events_alone() {
 fn no_argument_is_ever_said() {
     let rig = Rig::new();
     for (form, code) in [("jsonl", 1), ("human", 1)] {
-        let finished = rig.exec(&["--output", form], &["sh", "-c", "exit 9", "hunter2-argument"]).with_junit().run();
+        let finished = rig.exec(&["--output", form], &["sh", "-c", "exit 9", "hunter2-argument"]).run();
         let finished = finished.expect_code(code);
         let report = finished.junit().text;
         let journal = fs::read_to_string(finished.journal().expect("it was a run").path()).expect("it is there");
@@ -128,7 +128,7 @@ fn a_credential_of_the_kubeconfig_is_hidden_wherever_the_command_prints_it() {
     );
     for form in ["human", "jsonl"] {
         let keeping = ["--output", form, "--events-file", &rig.bed.file("events.jsonl").display().to_string()];
-        let finished = rig.sh(&keeping, &script).with_junit().run().expect_code(1);
+        let finished = rig.sh(&keeping, &script).run().expect_code(1);
         let report = finished.junit().text;
         let journal = fs::read_to_string(finished.journal().expect("it was a run").path()).expect("it is there");
         let events = fs::read_to_string(rig.bed.file("events.jsonl")).expect("it was asked for");

@@ -11,7 +11,7 @@ const STUBBORN: &str = "trap 'echo TERM >> @/signals' TERM; : > @/up; until [ -e
 #[test]
 fn however_many_signals_come_the_command_gets_one_sigterm() {
     let rig = Rig::new();
-    let run = rig.sh(&["--output", "jsonl", "--propagate-exit-code"], STUBBORN).with_junit().start();
+    let run = rig.sh(&["--output", "jsonl", "--propagate-exit-code"], STUBBORN).start();
     rig.wait_for("up");
     run.signal(Signal::INT);
     rig.wait_for("signals");
