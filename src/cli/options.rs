@@ -75,6 +75,7 @@ pub struct BootstrapArgs {
 
 /// `dcctl exec`
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag that may be typed")]
 pub struct ExecArgs {
     /// The command and its arguments; `--` comes before it
     #[arg(last = true, required = true, value_name = "CMD")]

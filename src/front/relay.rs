@@ -255,7 +255,7 @@ mod tests {
         relay: Relay,
         stdout: Kept,
         file: File,
-        _folder: tempfile::TempDir,
+        folder: tempfile::TempDir,
     }
 
     fn bench() -> Bench {
@@ -275,7 +275,7 @@ mod tests {
         let streams = Streams { stdout: Box::new(stdout.clone()), stderr: Box::new(io::sink()) };
         let relay = Relay::open(&command, redactor, streams).expect("made");
         let file = File::options().append(true).open(&command.stdout).expect("it was made");
-        Bench { relay, stdout, file, _folder: folder }
+        Bench { relay, stdout, file, folder }
     }
 
     #[test]
@@ -314,7 +314,7 @@ mod tests {
         let mut bench = bench();
         let text = vec![b'x'; 3 * BLOCK + 7];
         bench.file.write_all(&text).expect("room");
-        std::fs::remove_dir_all(bench._folder.path().join("output")).expect("ours");
+        std::fs::remove_dir_all(bench.folder.path().join("output")).expect("ours");
         bench.relay.finish(&mut io::sink(), |_| {});
         assert_eq!(bench.stdout.bytes(), text);
     }

@@ -93,7 +93,7 @@ fn describe(command: &clap::Command, above: &str, page: &mut String) {
         let (last, words): (Vec<_>, Vec<_>) = command.get_positionals().partition(|argument| argument.is_last_set());
         let typed = std::iter::once(path.clone()).chain(words.into_iter().map(value)).collect::<Vec<_>>().join(" ");
         let options = if command.get_opts().count() == 0 { "" } else { " [OPTIONS]" };
-        let last: String = last.into_iter().map(|argument| format!(" -- {}…", value(argument))).collect();
+        let last = last.first().map(|argument| format!(" -- {}…", value(argument))).unwrap_or_default();
         write!(page, "\n## {path}\n\n{about}\n\n```\n{typed}{options}{last}\n```\n").expect("a string grows");
         let mut rows = command.get_arguments().filter(|arg| !arg.is_hide_set()).map(option).peekable();
         if rows.peek().is_some() {

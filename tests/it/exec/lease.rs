@@ -42,8 +42,14 @@ fn what_a_command_leaves_behind_is_ended_before_the_lock_is_given_back() {
     let left = String::from_utf8(rig.read("left").expect("it was started")).expect("a number");
     let events = finished.events();
     let named = of_kind(&events, "process.left_behind");
-    assert!(named.iter().any(|event| event["data"]["pid"].to_string() == left.trim()), "{left} is not in {named:?}");
+    assert!(
+        named.iter().any(|event| event["data"]["pid"].as_u64() == left.trim().parse().ok()),
+        "{left} is not in {named:?}"
+    );
     assert!(!std::path::Path::new(&format!("/proc/{}", left.trim())).exists(), "it is still there");
+    // It had five seconds to heed a SIGTERM, and heeds none.
+    let at = |kind: &str| of_kind(&events, kind)[0]["elapsed_ms"].as_u64().expect("a time");
+    assert!(at("lock.released") - at("process.left_behind") >= 5_000, "the lock was given back while it lived");
     assert_eq!(rig.lease(), None);
 }
 
