@@ -38,12 +38,10 @@ fn the_exit_status_is_the_table_s_and_the_command_s_own_is_told_or_passed_on() {
 #[test]
 fn a_report_that_cannot_be_written_keeps_the_table_s_status() {
     let rig = Rig::new();
-    let folder = rig.bed.file("closed");
-    std::fs::create_dir(&folder).expect("the test's folder can be written");
-    let report = folder.join("report.xml").display().to_string();
+    let report = rig.bed.file("report.xml").display().to_string();
     let options = ["--output", "jsonl", "--propagate-exit-code", "--junit", &report];
-    // The folder turns into a file while the command runs.
-    let script = format!("mv {0} {0}.away && : > {0}; exit 7", folder.display());
+    // While the command runs a folder comes to stand where the report is written again and again.
+    let script = format!("until mkdir {report} 2> /dev/null; do rm -f {report}; done; exit 7");
     let finished = rig.sh(&options, &script).run().expect_code(1);
     let verdict = &finished.verdict()["data"];
     assert_eq!((&verdict["failure"]["code"], &verdict["command_end"]["exit_code"]), (&json!("exec.failed"), &json!(7)));
@@ -88,6 +86,19 @@ fn a_command_that_is_not_there_is_named_with_what_to_do_before_the_lock_is_asked
     // The system finds out about this one only when it is started.
     let finished = rig.exec(&["--output", "jsonl"], &["./strange"]).run().expect_code(4);
     assert_eq!(finished.verdict()["data"]["lock"], "released");
+}
+
+#[test]
+fn the_lock_s_own_permissions_are_enough_and_without_them_the_command_is_not_started() {
+    let rig = Rig::new();
+    let ops = rig.bed.kubeconfig("ops").to_owned();
+    rig.sh(&[], "echo allowed").with_kubeconfig(&ops).run().expect_code(0);
+    let nobody = rig.bed.kubeconfig("nobody").to_owned();
+    let finished = rig.sh(&["--output", "jsonl"], ": > @/started").with_kubeconfig(&nobody).run().expect_code(5);
+    let verdict = &finished.verdict()["data"];
+    let said = verdict["failure"].to_string();
+    assert!(said.contains("leases.coordination.k8s.io") && said.contains("nobody"), "{verdict}");
+    assert_eq!((&verdict["outcome"], rig.read("started")), (&json!("refused"), None));
 }
 
 #[test]
