@@ -70,6 +70,34 @@ impl Clock for System {
     }
 }
 
+/// The clocks of a machine that is said to have been suspended: the one for decisions is ahead by as many seconds as a
+/// file says, none while there is no such file. For tests of the program, and in no release.
+#[cfg(feature = "test-tools")]
+#[derive(Debug)]
+pub struct Suspended {
+    file: std::path::PathBuf,
+}
+
+#[cfg(feature = "test-tools")]
+impl Suspended {
+    /// The machine was suspended for as long as this file says.
+    pub fn by(file: std::path::PathBuf) -> Suspended {
+        Suspended { file }
+    }
+}
+
+#[cfg(feature = "test-tools")]
+impl Clock for Suspended {
+    fn now(&self) -> Instant {
+        let said = std::fs::read_to_string(&self.file).ok();
+        System.now() + Duration::from_secs(said.and_then(|said| said.trim().parse().ok()).unwrap_or(0))
+    }
+
+    fn wall(&self) -> Timestamp {
+        System.wall()
+    }
+}
+
 /// A time as events and the Lease carry it: RFC 3339, UTC, exactly six fractional digits.
 pub fn rfc3339(time: Timestamp) -> String {
     format!("{time:.6}")

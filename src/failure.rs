@@ -159,6 +159,12 @@ codes! {
     LockLost "lock.lost" 22 "operator"
         "The lock was lost while the run was at work."
         "See who holds it now; run the same command again when it is free.";
+    PersonMissing "reclaim.needs_person" 23 "a person at a terminal"
+        "Reclaiming a lock takes a person at a terminal, and there is none here, or `CI` is set."
+        "Run it from a terminal of your own, outside of any job.";
+    ReclaimRefused "reclaim.refused" 24 "caller, later"
+        "The lock changed while it was checked: its holder is alive, or somebody else is at work on it. It was left alone."
+        "Wait for the holder to finish; `dcctl lock status` shows who it is now.";
     ReportUnwritten "report.unwritten" 40 "CI owner"
         "The run went well, but a report could not be written."
         "Make the path that the message names writable.";

@@ -7,15 +7,15 @@ mod options;
 mod salvage;
 
 pub use options::{
-    ApplyOptions, BootstrapArgs, Cli, Color, Command, ExecArgs, ExplainArgs, InstallArgs, LockCommand, LockStatusArgs,
-    Output, ReportOptions, StatusOutput, TargetOptions,
+    ApplyOptions, BootstrapArgs, Cli, Color, Command, ExecArgs, ExplainArgs, InstallArgs, InstancesCommand,
+    LockCommand, LockStatusArgs, Output, ReclaimArgs, ReportOptions, StatusOutput, TargetOptions,
 };
 pub use salvage::Salvaged;
 
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ErrorKind};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::failure::{Code, Failure};
 
@@ -32,7 +32,8 @@ pub enum Reading {
 
 /// Reads a command line; the first word is the program's name.
 pub fn read(words: &[OsString]) -> Reading {
-    match Cli::try_parse_from(words) {
+    let read = command().try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
+    match read.map_err(|error| error.format(&mut command())) {
         Ok(cli) => Reading::Command(Box::new(cli)),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Reading::Text(error.render().to_string())
@@ -68,9 +69,19 @@ fn failure(error: &clap::Error) -> Failure {
     Failure { code: Code::UsageInvalid, message: sentence, causes: Vec::new(), hints }
 }
 
-/// The whole command tree, for the reference page.
+/// What an option means to one verb alone: the verb, the option, the whole help text.
+const OF_ONE_VERB: [(&str, &str, &str); 4] = [
+    ("install", "state_dir", "Where local OpenTofu state lives [default: ~/.devicechain/clusters/CONTEXT]"),
+    ("bootstrap", "state_dir", "Where local OpenTofu state lives [default: ~/.devicechain/instances/INSTANCE]"),
+    ("install", "values", "Values files are for the chart of an instance; an install has none and does not use them"),
+    ("install", "helm", "The Helm program is for the chart of an instance; an install does not use it"),
+];
+
+/// The whole command tree.
 pub fn command() -> clap::Command {
-    Cli::command()
+    OF_ONE_VERB.into_iter().fold(Cli::command(), |tree, (verb, option, help)| {
+        tree.mut_subcommand(verb, |verb| verb.mut_arg(option, |option| option.help(help)))
+    })
 }
 
 #[cfg(test)]
@@ -84,6 +95,18 @@ mod tests {
     #[test]
     fn the_command_tree_is_consistent() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn each_verb_says_its_own_default() {
+        for (verb, says, not) in
+            [("install", "clusters/CONTEXT", "INSTANCE"), ("bootstrap", "instances/INSTANCE", "CONTEXT]")]
+        {
+            let Reading::Text(text) = read(&words(&format!("dcctl {verb} --help"))) else { panic!("no help") };
+            let help = text.split_once("--state-dir").expect("it is an option").1;
+            let help = &help[..help.find("--tofu").expect("it comes after")];
+            assert!(help.contains(says) && !help.contains(not), "{help}");
+        }
     }
 
     #[test]

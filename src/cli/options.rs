@@ -10,7 +10,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 ///
 /// Exit codes: 0 done, 1 a step failed, 2 wrong command line, 3 wrong bundle or configuration, 4 surroundings,
 /// 5 forbidden, 6 refused by a guard, 10 stopped cleanly, 11 partially applied, 12 lock left behind,
-/// 20 blocked by a live run, 21 blocked by a stale lock, 22 lock lost, 40 report not written.
+/// 20 blocked by a live run, 21 blocked by a stale lock, 22 lock lost, 23 reclaiming needs a person at a terminal,
+/// 24 reclaim refused because the lock is alive, 40 report not written.
 /// `dcctl explain CODE` tells more about each.
 #[derive(Debug, Parser)]
 #[command(name = "dcctl", version, subcommand_required = true, arg_required_else_help = true, max_term_width = 100)]
@@ -32,6 +33,9 @@ pub enum Command {
     /// Look at the cluster's lock
     #[command(subcommand)]
     Lock(LockCommand),
+    /// Look after what runs have left on the cluster
+    #[command(subcommand)]
+    Instances(InstancesCommand),
     /// Explain an exit code or a failure code: `dcctl explain 20`, `dcctl explain lock.held`
     Explain(ExplainArgs),
     /// Print the JSON Schema of the event lines
@@ -48,6 +52,27 @@ pub enum Command {
 pub enum LockCommand {
     /// Say whether the cluster is locked, by whom, and every fact needed to check
     Status(LockStatusArgs),
+}
+
+/// `dcctl instances …`
+#[derive(Debug, Subcommand)]
+pub enum InstancesCommand {
+    /// Take the lock of a run that is gone, after a check, and give it back; for a person at a terminal
+    Reclaim(ReclaimArgs),
+}
+
+/// `dcctl instances reclaim`
+///
+/// It has neither `--yes` nor `--output`: it speaks with a person, on the controlling terminal alone.
+#[derive(Debug, Args)]
+pub struct ReclaimArgs {
+    /// The kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the pod's own account]
+    #[arg(long, env = "DCCTL_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// The context in it; a lock is never taken from a cluster that was not named
+    #[arg(long, env = "DCCTL_KUBE_CONTEXT", value_name = "NAME")]
+    pub kube_context: String,
 }
 
 /// `dcctl install`
@@ -150,7 +175,7 @@ pub struct ApplyOptions {
     #[arg(long, env = "DCCTL_VALUES", value_name = "FILE", value_delimiter = ',')]
     pub values: Vec<PathBuf>,
 
-    /// Where local OpenTofu state lives [default: ~/.devicechain/instances/INSTANCE, or clusters/CONTEXT for an install]
+    /// Where local OpenTofu state lives
     #[arg(long, env = "DCCTL_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 
@@ -214,6 +239,14 @@ pub struct LockStatusArgs {
     // Without a variable: DCCTL_OUTPUT is set for the runs of a whole job, and has other values.
     #[arg(long, value_enum, value_name = "FORM", default_value = "human")]
     pub output: StatusOutput,
+
+    /// Go on, and say it again whenever it changes, until interrupted; as JSON one object a line, renewals included
+    #[arg(long)]
+    pub watch: bool,
+
+    /// Exit with 20 or 21 when somebody holds the lock: as a run would that it blocks
+    #[arg(long)]
+    pub exit_code: bool,
 }
 
 /// `dcctl explain`

@@ -19,12 +19,14 @@ use tokio::time::timeout;
 use crate::cluster::discovery::Discovery;
 use crate::cluster::error::classify;
 use crate::cluster::kubeconfig::Kubeconfig;
+use crate::cluster::permission::MayWrite;
 use crate::cluster::proxy::{self, Proxies};
 use crate::cluster::request::{Ask, Refusal};
 use crate::failure::{Code, Failure};
 
-/// How long a connection may take: name, TCP and TLS.
-const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// How long a connection may take: name, TCP and TLS. It is shorter than the limit of any request, so that a connection
+/// that hangs is told as such, and a request that was not sent is known not to have been.
+pub const CONNECT_LIMIT: Duration = Duration::from_secs(4);
 
 /// How long the making of a client may take: it runs the kubeconfig's exec plugin, three times.
 const BUILD_LIMIT: Duration = Duration::from_secs(30);
@@ -205,20 +207,22 @@ pub struct Cluster {
     client: Arc<RwLock<Client>>,
     pub(in crate::cluster) discovery: Arc<Discovery>,
     version: String,
+    may_write: MayWrite,
 }
 
 impl Cluster {
-    /// Makes a client and asks the API server for its version, so that whatever answers is known to be one.
+    /// Makes a client and asks the API server for its version, so that whatever answers is known to be one. Nothing is
+    /// ever written through it but with this permission.
     ///
     /// Fails with a code of the group `surroundings`.
-    pub async fn connect(kubeconfig: &Kubeconfig, proxies: &Proxies) -> Result<Cluster, Failure> {
-        Cluster::over(Connection::new(kubeconfig, proxies)?).await
+    pub async fn connect(kubeconfig: &Kubeconfig, proxies: &Proxies, may_write: MayWrite) -> Result<Cluster, Failure> {
+        Cluster::over(Connection::new(kubeconfig, proxies)?, may_write).await
     }
 
     /// The same over a connection that was made before.
-    pub async fn over(connection: Connection) -> Result<Cluster, Failure> {
+    pub async fn over(connection: Connection, may_write: MayWrite) -> Result<Cluster, Failure> {
         let client = Arc::new(RwLock::new(connection.client().await?));
-        let mut cluster = Cluster { connection, client, discovery: Arc::default(), version: String::new() };
+        let mut cluster = Cluster { connection, client, discovery: Arc::default(), version: String::new(), may_write };
         // Asked once: a run that cannot reach its cluster should say so at once.
         let asked: Result<Version, Refusal> =
             cluster.ask(&Ask::get_once("/version"), "ask for the API server's version").await;
@@ -231,12 +235,26 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// Whether a write may be sent at this moment. Every write asks by itself; this is for whoever would do something else
+    /// when it may not.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_write(&self) -> Result<(), Failure> {
+        self.may_write.now()
+    }
+
+    pub(in crate::cluster) fn permission(&self) -> &MayWrite {
+        &self.may_write
+    }
+
     /// What makes further clients of this cluster.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 
-    /// The client of this connection. Requests made with it directly have no time limit.
+    /// The client of this connection, for looking at the lock. Requests made with it directly have no time limit, and are
+    /// not asked about: whatever else is written goes through this cluster.
     pub fn client(&self) -> Client {
         self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

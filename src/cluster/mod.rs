@@ -1,12 +1,13 @@
 //! The API server, as the rest of the program knows it.
 //!
 //! [`kubeconfig`] finds out which cluster is meant and narrows the configuration to that one, [`proxy`] decides how
-//! it is reached, [`client`] makes clients that never guess and never retry behind our back, and [`error`] turns
-//! whatever goes wrong into a failure with a code and one sentence.
+//! it is reached, [`client`] makes clients that never guess and never retry behind our back, [`permission`] says whether
+//! a write may be sent, and [`error`] turns whatever goes wrong into a failure with a code and one sentence.
 //!
 //! On top of them: [`document`] reads manifests, [`discovery`] knows which resource a kind is, [`apply`] applies
 //! them server-side in an order that works at the first run, [`wait`] tells why something is not ready yet, and
-//! [`instances`], [`namespace`] and [`record`] read and write the objects that dcctl shares with its cluster.
+//! [`instances`], [`namespace`] and [`record`] read and write the objects that dcctl shares with its cluster, and [`pod`]
+//! looks for the one that a run is in.
 //!
 //! *Invariant:* types of `kube` stop here (and at the lock's store). *Invariant:* "cannot tell" is never "nothing
 //! there": every answer that does not prove absence is a failure.
@@ -19,6 +20,7 @@ pub mod proxy;
 // Asking it.
 pub mod client;
 pub mod error;
+pub mod permission;
 mod request;
 
 // What it serves, and putting manifests there.
@@ -30,10 +32,12 @@ pub mod wait;
 // What dcctl shares with it.
 pub mod instances;
 pub mod namespace;
+pub mod pod;
 pub mod record;
 pub mod release;
 
-pub use client::{Cluster, Connection};
+pub use client::{CONNECT_LIMIT, Cluster, Connection};
 pub use kubeconfig::{Kubeconfig, Sources};
+pub use permission::{MayWrite, Permission};
 pub use proxy::Proxies;
 pub use request::{Conflicts, FIELD_MANAGER, Store};

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cluster::client::Cluster;
-use crate::cluster::request::{Ask, Refusal, Store, encode};
+use crate::cluster::request::{Ask, Refusal, encode};
 use crate::failure::{Code, Failure};
 
 #[derive(Debug, Deserialize)]
@@ -110,7 +110,7 @@ impl Cluster {
             metadata: Times,
         }
         let question = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview" });
-        let ask = Ask::create("/apis/authentication.k8s.io/v1/selfsubjectreviews", &question, Store::Yes);
+        let ask = Ask::question("/apis/authentication.k8s.io/v1/selfsubjectreviews", &question);
         let answer: Result<Answer, Refusal> = self.ask(&ask, "ask the API server for the time").await;
         let silent = || Failure::new(Code::ClusterRequestFailed, "the API server did not say what time it is");
         answer?.metadata.last().ok_or_else(silent)

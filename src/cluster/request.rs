@@ -11,10 +11,12 @@ use kube::core::Status;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::cluster::client::{Cluster, Refreshed};
 use crate::cluster::error::{classify, is_transient, timed_out};
+use crate::cluster::permission::Withheld;
 use crate::failure::Failure;
 
 /// dcctl's name as the owner of fields.
@@ -64,6 +66,15 @@ enum Repeat {
     Never,
 }
 
+/// What a request does to the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// It stores nothing.
+    Nothing,
+    /// It stores something, so it needs permission.
+    Stores,
+}
+
 /// A request, not yet sent.
 #[derive(Debug, Clone)]
 pub(in crate::cluster) struct Ask {
@@ -74,12 +85,14 @@ pub(in crate::cluster) struct Ask {
     content_type: &'static str,
     body: Vec<u8>,
     repeat: Repeat,
+    effect: Effect,
 }
 
 impl Ask {
     fn new(method: Method, path: impl Into<String>, repeat: Repeat) -> Ask {
         let (accept, content_type) = ("application/json", "application/json");
-        Ask { method, path: path.into(), query: Vec::new(), accept, content_type, body: Vec::new(), repeat }
+        let effect = if method.is_safe() { Effect::Nothing } else { Effect::Stores };
+        Ask { method, path: path.into(), query: Vec::new(), accept, content_type, body: Vec::new(), repeat, effect }
     }
 
     /// Reads an object, or whatever is at this path.
@@ -90,6 +103,13 @@ impl Ask {
     /// The same, sent once: for finding out whether anybody answers.
     pub(in crate::cluster) fn get_once(path: impl Into<String>) -> Ask {
         Ask::new(Method::GET, path, Repeat::Never)
+    }
+
+    /// Puts a question that is an object; nothing is stored of it.
+    pub(in crate::cluster) fn question(path: impl Into<String>, object: &Value) -> Ask {
+        let mut ask = Ask::new(Method::POST, path, Repeat::Never).object(object);
+        ask.effect = Effect::Nothing;
+        ask
     }
 
     /// Makes an object, with strict validation. Never repeated: a lost answer has to be settled by reading.
@@ -164,10 +184,13 @@ impl Ask {
         self.with("fieldValidation", "Strict")
     }
 
-    fn store(self, store: Store) -> Ask {
+    fn store(mut self, store: Store) -> Ask {
         match store {
             Store::Yes => self,
-            Store::DryRun => self.with("dryRun", "All"),
+            Store::DryRun => {
+                self.effect = Effect::Nothing;
+                self.with("dryRun", "All")
+            }
         }
     }
 
@@ -248,10 +271,11 @@ impl Cluster {
         let started = Instant::now();
         let mut refreshed = Refreshed::No;
         loop {
-            let refusal = match timeout(LIMIT, self.client().request_text(ask.http())).await {
-                Ok(Ok(text)) => return Ok(text),
-                Ok(Err(error)) => Refusal::of(error, doing, &place),
-                Err(_) => Refusal { failure: timed_out(LIMIT, doing, &place), status: None, is_transient: true },
+            let refusal = match self.send(ask).await {
+                Ok(Ok(Ok(text))) => return Ok(text),
+                Ok(Ok(Err(error))) => Refusal::of(error, doing, &place),
+                Ok(Err(_)) => Refusal { failure: timed_out(LIMIT, doing, &place), status: None, is_transient: true },
+                Err(why) => Refusal { failure: why.into_failure(doing), status: None, is_transient: false },
             };
             // A request that was refused at the door did nothing, so it may be repeated whatever it is.
             if refusal.code() == Some(401) && refreshed == Refreshed::No {
@@ -268,6 +292,16 @@ impl Cluster {
                 }
                 Some(_) | None => return Err(refusal),
             }
+        }
+    }
+
+    /// Sends a request once. Nothing else in this module sends one, so this is where a write needs permission.
+    async fn send(&self, ask: &Ask) -> Result<Result<Result<String, kube::Error>, Elapsed>, Withheld> {
+        let client = self.client();
+        let exchange = timeout(LIMIT, client.request_text(ask.http()));
+        match ask.effect {
+            Effect::Nothing => Ok(exchange.await),
+            Effect::Stores => self.permission().send(exchange).await,
         }
     }
 }

@@ -170,7 +170,7 @@ async fn start(desk: &Desk, spec: Spec, signals: Signals, showing: Showing) -> R
     })?;
     let surroundings = Surroundings {
         program,
-        environment: spec.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        environment: desk.environment.for_supervisor(),
         clock: desk.clock.clone(),
         signals,
         complaints: terminal::stderr,

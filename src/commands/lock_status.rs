@@ -1,20 +1,29 @@
 //! `dcctl lock status`: who holds the lock, with every fact needed to check.
 
-use crate::cli::{LockStatusArgs, StatusOutput};
-use crate::cluster::Cluster;
-use crate::commands::{Desk, apply, complain, print, runtime};
-use crate::failure::Failure;
-use crate::lock::{self, LeaseApi, Timing, status};
+use std::io::Write;
+use std::time::Duration;
 
-/// Prints it. Free or held, the exit code is 0.
+use crate::cli::{LockStatusArgs, StatusOutput};
+use crate::cluster::{Cluster, Kubeconfig, MayWrite};
+use crate::commands::{Desk, apply, complain, runtime, terminal};
+use crate::failure::{Code, Failure};
+use crate::lock::status::{self, Status};
+use crate::lock::{self, Follower, LeaseApi, Observation, Sight, Timing};
+use crate::signal;
+
+/// How often a lock that nobody writes to is looked at with this machine's clock: it may begin to look stale.
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
+
+/// Prints it, once or whenever it changes. The exit code is 0, unless it is asked to say whether the lock can be had.
 pub(crate) fn status(desk: &Desk, args: &LockStatusArgs) -> u8 {
-    let seen = runtime().and_then(|runtime| {
-        let seen = runtime.block_on(look(desk, args));
+    let last = runtime().and_then(|runtime| {
+        let last = runtime.block_on(look(desk, args));
         runtime.shutdown_background();
-        seen
+        last
     });
-    match seen {
-        Ok(seen) => print(&written(&seen, args.output)),
+    match last {
+        Ok(last) if args.exit_code => last.and_then(|status| status.blocked()).map_or(0, Code::exit),
+        Ok(_) => 0,
         Err(failure) => {
             complain(&failure);
             failure.code.exit()
@@ -22,15 +31,120 @@ pub(crate) fn status(desk: &Desk, args: &LockStatusArgs) -> u8 {
     }
 }
 
-async fn look(desk: &Desk, args: &LockStatusArgs) -> Result<status::Status, Failure> {
-    let kubeconfig = apply::find_kubeconfig(desk, &args.target)?;
-    let cluster = Cluster::connect(&kubeconfig, &apply::proxies(desk)).await?;
-    let store = LeaseApi::new(cluster.client().clone(), Timing::STANDARD);
-    let seen = lock::observe(&store).await?;
-    Ok(status::status(seen.as_ref(), kubeconfig.context(), desk.clock.wall()))
+/// The last that was seen.
+async fn look(desk: &Desk, args: &LockStatusArgs) -> Result<Option<Status>, Failure> {
+    if !args.watch {
+        let (kubeconfig, store) = connect(desk, args).await?;
+        let seen = lock::observe(&store).await?;
+        let status = status::status(seen.as_ref(), kubeconfig.context(), desk.clock.wall());
+        // A reader that is gone is nobody's failure.
+        let _ = write(&whole(&status, args.output));
+        return Ok(Some(status));
+    }
+    let mut signals = signal::install()
+        .map_err(|error| Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error))?;
+    let mut watching = Watching { desk, output: args.output, context: String::new(), seen: Seen::NotYet, shown: None };
+    tokio::select! {
+        biased;
+        _ = signals.next() => {}
+        ended = watching.watch(args) => ended?,
+    }
+    Ok(watching.shown)
 }
 
-fn written(seen: &status::Status, output: StatusOutput) -> String {
+async fn connect(desk: &Desk, args: &LockStatusArgs) -> Result<(Kubeconfig, LeaseApi), Failure> {
+    let kubeconfig = apply::find_kubeconfig(desk, &args.target)?;
+    let cluster = Cluster::connect(&kubeconfig, &apply::proxies(desk), MayWrite::never()).await?;
+    Ok((kubeconfig, LeaseApi::new(cluster.client(), Timing::STANDARD)))
+}
+
+/// Somebody who watches the lock on standard output.
+struct Watching<'a> {
+    desk: &'a Desk,
+    output: StatusOutput,
+    context: String,
+    seen: Seen,
+    shown: Option<Status>,
+}
+
+/// The Lease as it was last seen.
+enum Seen {
+    NotYet,
+    Lease(Option<Observation>),
+}
+
+/// What is to be shown although it may say the same as before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Show {
+    /// Nothing.
+    Changes,
+    /// A renewal, where each of them counts.
+    Renewals,
+    /// Everything: it could not be seen for a while.
+    Everything,
+}
+
+impl Watching<'_> {
+    /// Watches until nobody reads any more, or the lock may not be seen.
+    async fn watch(&mut self, args: &LockStatusArgs) -> Result<(), Failure> {
+        let (kubeconfig, store) = connect(self.desk, args).await?;
+        kubeconfig.context().clone_into(&mut self.context);
+        let mut follower = Follower::new(store, Timing::STANDARD);
+        let mut show = Show::Everything;
+        loop {
+            let sight = tokio::select! {
+                biased;
+                sight = follower.next() => Some(sight),
+                () = tokio::time::sleep(LOOK_AT_CLOCK) => None,
+            };
+            let written = match sight {
+                None => self.show(Show::Changes),
+                Some(Sight::Lease(seen)) => {
+                    self.seen = Seen::Lease(seen);
+                    self.show(std::mem::replace(&mut show, Show::Renewals))
+                }
+                Some(Sight::Blind(failure)) => {
+                    show = Show::Everything;
+                    let said = format!("dcctl: the lock cannot be seen just now: {}; trying again\n", failure.message);
+                    let _ = terminal::stderr().write_all(said.as_bytes());
+                    Ok(())
+                }
+                Some(Sight::Refused(failure)) => return Err(failure),
+            };
+            if written.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn show(&mut self, show: Show) -> std::io::Result<()> {
+        let Seen::Lease(seen) = &self.seen else { return Ok(()) };
+        let status = status::status(seen.as_ref(), &self.context, self.desk.clock.wall());
+        let counts = match (show, self.output) {
+            (Show::Everything, _) | (Show::Renewals, StatusOutput::Json) => true,
+            (Show::Changes, _) | (Show::Renewals, StatusOutput::Human) => {
+                self.shown.as_ref().is_none_or(|before| status.differs_from(before))
+            }
+        };
+        if !counts {
+            return Ok(());
+        }
+        let text = match self.output {
+            StatusOutput::Human if self.shown.is_some() => format!("\n{}", whole(&status, self.output)),
+            StatusOutput::Human => whole(&status, self.output),
+            StatusOutput::Json => serde_json::to_string(&status).expect("a status is plain JSON") + "\n",
+        };
+        self.shown = Some(status);
+        write(&text)
+    }
+}
+
+fn write(text: &str) -> std::io::Result<()> {
+    let mut out = terminal::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+fn whole(seen: &Status, output: StatusOutput) -> String {
     let mut text = match output {
         StatusOutput::Human => seen.text(),
         StatusOutput::Json => serde_json::to_string_pretty(seen).expect("a status is plain JSON"),

@@ -4,10 +4,12 @@
 
 mod apply;
 mod attempt;
+mod console;
 mod exec;
 mod explain;
 mod lock_status;
 mod rbac;
+mod reclaim;
 mod schema;
 mod supervise;
 mod terminal;
@@ -17,8 +19,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::cli::{self, Cli, Command, LockCommand, Reading, Salvaged};
-use crate::clock::{Clock, System};
+use crate::cli::{self, Cli, Command, InstancesCommand, LockCommand, Reading, Salvaged};
+use crate::clock::Clock;
 use crate::config::Environment;
 use crate::failure::Failure;
 use crate::front::{Refusal, refuse};
@@ -35,11 +37,27 @@ pub(crate) struct Desk {
 /// The whole program: returns the exit status.
 pub fn main() -> u8 {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let desk = Desk { environment: Environment::read(), clock: Arc::new(System) };
+    let environment = Environment::read();
+    let clock = clock(&environment);
+    let desk = Desk { environment, clock };
     match cli::read(&words) {
         Reading::Command(cli) => desk.dispatch(*cli),
         Reading::Text(text) => print(&text),
         Reading::Wrong(failure, salvaged) => desk.wrong(failure, salvaged),
+    }
+}
+
+#[cfg(not(feature = "test-tools"))]
+fn clock(_: &Environment) -> Arc<dyn Clock> {
+    Arc::new(crate::clock::System)
+}
+
+/// What tests start can be told that the machine was suspended. A release has nothing of this.
+#[cfg(feature = "test-tools")]
+fn clock(environment: &Environment) -> Arc<dyn Clock> {
+    match environment.path("DCCTL_TEST_SUSPENDED") {
+        Some(file) => Arc::new(crate::clock::Suspended::by(file)),
+        None => Arc::new(crate::clock::System),
     }
 }
 
@@ -50,6 +68,7 @@ impl Desk {
             Command::Bootstrap(args) => apply::bootstrap(self, args),
             Command::Exec(args) => exec::exec(self, args),
             Command::Lock(LockCommand::Status(args)) => lock_status::status(self, &args),
+            Command::Instances(InstancesCommand::Reclaim(args)) => reclaim::reclaim(self, args),
             Command::Explain(args) => explain::explain(&args),
             Command::Schema => schema::print_schema(),
             Command::Rbac => rbac::print_rules(),
@@ -112,8 +131,13 @@ pub(crate) fn print(text: &str) -> u8 {
     0
 }
 
-/// Says a failure on standard error: the sentence, the causes, and what to do.
+/// Says a failure on standard error.
 pub(crate) fn complain(failure: &Failure) {
+    let _ = terminal::stderr().write_all(complaint(failure).as_bytes());
+}
+
+/// A failure for people: the sentence, the causes, and what to do.
+fn complaint(failure: &Failure) -> String {
     let mut said = format!("dcctl: {}\n", failure.message);
     for cause in &failure.causes {
         said.push_str(&format!("  because: {cause}\n"));
@@ -124,7 +148,7 @@ pub(crate) fn complain(failure: &Failure) {
         said.push_str(&format!("  {hint}\n"));
     }
     said.push_str(&format!("  ({}, exit code {})\n", failure.code.name(), failure.code.exit()));
-    let _ = terminal::stderr().write_all(said.as_bytes());
+    said
 }
 
 /// The runtime of a process that does one thing: everything on the thread that asks.

@@ -8,12 +8,15 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::commands::{complain, runtime, terminal};
 use crate::config::Environment;
+use crate::config::env::LOG;
+use crate::redact::Redactor;
 
 /// Runs the run that the front hands over.
 pub(crate) fn supervise(environment: &Environment) -> u8 {
-    start_log(environment);
+    let redactor = Redactor::default();
+    start_log(environment, &redactor);
     let result = runtime().and_then(|runtime| {
-        let result = runtime.block_on(crate::run::supervise());
+        let result = runtime.block_on(crate::run::supervise(redactor));
         // A look-up that hangs in the resolver must not hold up the end.
         runtime.shutdown_background();
         result
@@ -24,14 +27,15 @@ pub(crate) fn supervise(environment: &Environment) -> u8 {
     })
 }
 
-/// The program's own diagnostics, on standard error. `DCCTL_LOG` says which: `debug`, or `warn,dcctl::lock=trace`.
-fn start_log(environment: &Environment) {
+/// The program's own diagnostics, on standard error. `DCCTL_LOG` says which: `debug`, or `warn,dcctl::lock=trace`. They
+/// may say what libraries were given, so they go through the redactor, which learns the secrets with the run.
+fn start_log(environment: &Environment, redactor: &Redactor) {
     // The client of the API server logs whole answers, and every refusal that we tell better.
     let preset = || Targets::new().with_default(Level::WARN).with_target("kube_client", LevelFilter::OFF);
-    let filter = environment.text("DCCTL_LOG").and_then(|text| text.parse().ok()).unwrap_or_else(preset);
+    let filter = environment.text(LOG).and_then(|text| text.parse().ok()).unwrap_or_else(preset);
     // The log lies in the run directory. On a full disk it loses lines; it must never end the run.
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(terminal::stderr_of_the_log)
+        .with_writer(terminal::log(redactor))
         .with_ansi(false)
         .log_internal_errors(false);
     let _ = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();

@@ -8,6 +8,7 @@ use crate::commands::Desk;
 use crate::config::env::Color as Hint;
 use crate::front::{Form, LineEnd, Ours, Showing, Streams, Terminal, Theirs};
 use crate::process;
+use crate::redact::Redactor;
 use crate::report::human::{Color, Options, Screen, ToolOutput};
 
 /// Columns where there is no terminal to ask: what CI systems show without wrapping.
@@ -118,23 +119,29 @@ pub(crate) fn foreground() -> Terminal {
     }
 }
 
-/// Standard error as the writer of the program's own diagnostics: what cannot be written is lost without a word.
+/// Standard error as the writer of the program's own diagnostics: without secrets, and what cannot be written is lost
+/// without a word. A line is one write.
 #[expect(clippy::disallowed_methods, reason = "this is the one place that opens standard error")]
-pub(crate) fn stderr_of_the_log() -> Lossy {
-    Lossy(std::io::stderr())
+pub(crate) fn log(redactor: &Redactor) -> impl Fn() -> Lossy + Send + Sync + 'static {
+    let redactor = redactor.clone();
+    move || Lossy { out: std::io::stderr(), redactor: redactor.clone() }
 }
 
 /// A writer that never fails.
-pub(crate) struct Lossy(std::io::Stderr);
+pub(crate) struct Lossy {
+    out: std::io::Stderr,
+    redactor: Redactor,
+}
 
 impl Write for Lossy {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let _ = self.0.write_all(bytes);
+        let text = String::from_utf8_lossy(bytes);
+        let _ = self.out.write_all(self.redactor.text(&text).as_bytes());
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        let _ = self.0.flush();
+        let _ = self.out.flush();
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! From fields to the sections of a [`crate::config::Bundle`]: one function a section.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -97,9 +97,10 @@ impl Decoder<'_, '_> {
     pub(crate) fn verify(&mut self, field: &Field<'_>) -> Option<Vec<Command>> {
         let items = self.reader.items(field)?;
         let mut commands: Vec<Command> = Vec::new();
+        let mut names = HashSet::new();
         for item in &items {
             let Some(command) = self.command(item) else { continue };
-            if commands.iter().any(|earlier| earlier.name == command.name) {
+            if !names.insert(command.name.clone()) {
                 self.reader.mistake(item, format!("a second command is called `{}`", command.name.escape_debug()));
             }
             commands.push(command);
@@ -172,7 +173,9 @@ impl Decoder<'_, '_> {
             }
             let own = match value.node.kind {
                 Kind::Untyped(_) | Kind::Open => None,
-                _ => Some(value.node.value()),
+                Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) => {
+                    Some(value.node.value())
+                }
             };
             let given = self.given.variable(&key.name, own.as_ref()).unwrap_or_else(|problem| {
                 self.reader.problems.add(problem);
@@ -300,7 +303,7 @@ impl Decoder<'_, '_> {
 
     /// Every chart value comes from one place only.
     fn distinct_keys(&mut self, section: &Section<'_>) {
-        let mut seen: Vec<(Vec<String>, String)> = Vec::new();
+        let mut seen = dotted::Distinct::default();
         for name in ["set", "outputs", "secrets"] {
             let Some(field) = section.optional(name) else { continue };
             let Kind::Map(entries) = &field.node.kind else { continue };
@@ -318,7 +321,8 @@ impl Decoder<'_, '_> {
                     // Said already, where the secrets were read.
                     Err(_) => {}
                     Ok(names) => {
-                        if let Some((_, other)) = seen.iter().find(|(earlier, _)| dotted::collide(earlier, &names)) {
+                        if let Some(other) = seen.collides(&names) {
+                            let other: &String = other;
                             self.reader.wrong(
                                 Code::BundleInvalid,
                                 key.at,
@@ -326,7 +330,7 @@ impl Decoder<'_, '_> {
                                 format!("sets what `{other}` sets too"),
                             );
                         }
-                        seen.push((names, path));
+                        seen.insert(names, path);
                     }
                 }
             }

@@ -15,6 +15,9 @@ pub const VARIABLE_PREFIX: &str = "DCCTL_VAR_";
 /// The variable that marks everything a run starts: `<run>/<step>`.
 const RUN_TAG: &str = "DCCTL_RUN";
 
+/// The variable that says which of its own diagnostics the program writes: `debug`, or `warn,dcctl::lock=trace`.
+pub const LOG: &str = "DCCTL_LOG";
+
 /// A snapshot of the process environment, and of the account that the process runs as.
 #[derive(Clone, Default)]
 pub struct Environment {
@@ -177,6 +180,14 @@ impl Environment {
         }
         dropped.retain(|name| is_worth_saying(name));
         ToolEnvironment { kept, dropped }
+    }
+
+    /// What the supervisor starts from: what tools do, and what says which of its own diagnostics it writes. Tools are
+    /// started from a list of their own and get none of it.
+    pub fn for_supervisor(&self) -> Vec<(OsString, OsString)> {
+        let kept = self.for_tools().kept.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let log = self.raw(LOG).map(|value| (OsString::from(LOG), value.to_owned()));
+        kept.chain(log).collect()
     }
 
     fn absolute(&self, name: &str) -> Option<PathBuf> {
@@ -367,6 +378,15 @@ mod tests {
         for tag in ["", "9f3c1a20b7e4d5c6", "9f3c/command", "/tmp/runs/command", "9f3c1a20b7e4d5cx/command"] {
             assert_eq!(outer(tag), None, "{tag}");
         }
+    }
+
+    #[test]
+    fn the_supervisor_gets_what_tools_get_and_what_its_log_is_to_say() {
+        let environment =
+            Environment::of([("PATH", "/bin"), ("DCCTL_LOG", "debug"), ("DCCTL_JUNIT", "x"), ("KUBE_HOST", "y")]);
+        let pair = |(name, value): (&str, &str)| (OsString::from(name), OsString::from(value));
+        assert_eq!(environment.for_supervisor(), [("PATH", "/bin"), ("DCCTL_LOG", "debug")].map(pair));
+        assert_eq!(environment.for_tools().kept, [("PATH".to_owned(), "/bin".to_owned())]);
     }
 
     #[test]

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use crate::config::decode::Decoder;
 use crate::config::paths::{self, Want};
 use crate::config::placeholder::entry;
-use crate::config::problem::{Problem, Problems};
+use crate::config::problem::{MOST, Problem, Problems};
 use crate::config::reader::{Field, Reader};
 use crate::config::resolved::Bundle;
 use crate::config::scope::{Area, Need, Scope};
 use crate::config::tree::{Key, Kind, Malformed, Node, Position};
-use crate::config::variables::{Given, environment_name};
+use crate::config::variables::{FromFile, Given, environment_name};
 use crate::config::{archive, name, written};
 use crate::failure::{Code, Failure};
 
@@ -180,14 +180,13 @@ impl Written {
     /// What was given and cannot be used. Names in a file that the bundle does not know are only worth a note: one
     /// file may serve several bundles. On a command line they are a slip.
     fn check_given(&self, given: &Given, secrets: &BTreeSet<String>, problems: &mut Problems) -> Vec<String> {
-        let keys = |map: &Node| match &map.kind {
-            Kind::Map(entries) => entries.iter().map(|(key, _)| key.name.clone()).collect(),
-            _ => Vec::new(),
-        };
+        let keys =
+            |map: &Node| -> Vec<String> { map.map().into_iter().flatten().map(|(key, _)| key.name.clone()).collect() };
         let mut asked: BTreeSet<String> =
             written::root_variables(&self.tree).chain(self.tree.get("vars")).flat_map(keys).collect();
         let placeholders = written::placeholders(&self.tree);
         asked.extend(placeholders.iter().filter_map(|name| name.strip_prefix("var.")).map(str::to_owned));
+        let mut unasked = 0;
         for name in given.on_line() {
             if secrets.contains(name) {
                 let environment = environment_name(&name.to_uppercase());
@@ -196,12 +195,16 @@ impl Written {
                 );
                 problems.add(Problem::elsewhere(format!("--var {name}"), what));
             } else if !asked.contains(name) {
-                problems.add(Problem::elsewhere(format!("--var {name}"), written::unasked(name, &asked)));
+                problems.add(Problem::elsewhere(format!("--var {name}"), written::unasked(name, &asked, unasked)));
+                unasked += 1;
             }
         }
         let unknown =
             given.in_files().iter().filter(|entry| !asked.contains(&entry.name) && !secrets.contains(&entry.name));
-        unknown.map(|entry| entry.place.sentence(&written::unasked(&entry.name, &asked))).collect()
+        let more = unknown.clone().count().saturating_sub(MOST);
+        let note = |entry: &FromFile| entry.place.sentence(&written::unasked(&entry.name, &asked, 0));
+        let more = (more > 0).then(|| format!("the files of --var-file have {more} more such variables"));
+        unknown.take(MOST).map(note).chain(more).collect()
     }
 }
 

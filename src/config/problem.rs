@@ -1,13 +1,15 @@
 //! What is wrong with a configuration: collected, sorted, and said at once.
 
+use std::collections::BTreeSet;
+
 use crate::config::tree::Position;
 use crate::failure::{Code, Failure};
 
-/// More than this many are not read anyway; the rest is counted.
-const MOST: usize = 20;
+/// More than this many are not read anyway; the rest is counted, and nobody searches for what might have been meant.
+pub(crate) const MOST: usize = 20;
 
 /// One mistake.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Problem {
     pub(crate) code: Code,
     pub(crate) place: Place,
@@ -24,9 +26,10 @@ pub(crate) enum Place {
     Elsewhere(String),
 }
 
-/// The mistakes found so far.
+/// The mistakes found so far, each once. The bundle's own come first, because whoever gives a variable cannot mend them;
+/// then the order is that of the file.
 #[derive(Debug, Default)]
-pub(crate) struct Problems(Vec<Problem>);
+pub(crate) struct Problems(BTreeSet<Problem>);
 
 impl Problem {
     pub(crate) fn elsewhere(place: impl Into<String>, what: impl Into<String>) -> Problem {
@@ -54,25 +57,21 @@ impl Place {
 
 impl Problems {
     pub(crate) fn add(&mut self, problem: Problem) {
-        if !self.0.contains(&problem) {
-            self.0.push(problem);
-        }
+        self.0.insert(problem);
     }
 
-    /// All of them as one failure, or none. The bundle's own mistakes come first, because whoever gives a variable
-    /// cannot mend them; then the order is that of the file.
-    pub(crate) fn into_failure(mut self) -> Option<Failure> {
-        self.0.sort_by(|left, right| (left.code, &left.place).cmp(&(right.code, &right.place)));
-        let (first, rest) = self.0.split_first()?;
-        let mut failure = match rest.len() {
-            0 => Failure::new(first.code, first.sentence()),
-            more => Failure::new(first.code, format!("{} (the first of {} mistakes)", first.sentence(), more + 1)),
+    /// All of them as one failure, or none.
+    pub(crate) fn into_failure(self) -> Option<Failure> {
+        let first = self.0.first()?;
+        let mut failure = match self.0.len() {
+            1 => Failure::new(first.code, first.sentence()),
+            all => Failure::new(first.code, format!("{} (the first of {all} mistakes)", first.sentence())),
         };
-        for problem in rest.iter().take(MOST - 1) {
+        for problem in self.0.iter().take(MOST).skip(1) {
             failure = failure.cause(problem.sentence());
         }
-        if rest.len() >= MOST {
-            failure = failure.cause(format!("and {} more", rest.len() + 1 - MOST));
+        if self.0.len() > MOST {
+            failure = failure.cause(format!("and {} more", self.0.len() - MOST));
         }
         Some(failure)
     }

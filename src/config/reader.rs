@@ -100,7 +100,13 @@ impl Reader<'_> {
                 let one = |(index, node)| Field { node, path: element(&field.path, index) };
                 Some(items.iter().enumerate().map(one).collect())
             }
-            _ => self.misfit(field, "a list"),
+            Kind::Null
+            | Kind::Bool(_)
+            | Kind::Number(_)
+            | Kind::Text(_)
+            | Kind::Untyped(_)
+            | Kind::Map(_)
+            | Kind::Open => self.misfit(field, "a list"),
         }
     }
 
@@ -113,7 +119,7 @@ impl Reader<'_> {
             }
             Kind::Text(text) | Kind::Untyped(text) => Some(text.clone()),
             Kind::Number(_) | Kind::Bool(_) => self.misfit(field, "text in quotes"),
-            _ => self.misfit(field, "text"),
+            Kind::Null | Kind::List(_) | Kind::Map(_) | Kind::Open => self.misfit(field, "text"),
         }
     }
 
@@ -134,7 +140,9 @@ impl Reader<'_> {
         let number = match &field.node.kind {
             Kind::Number(number) => number.as_u64(),
             Kind::Untyped(text) => text.parse().ok(),
-            _ => return self.misfit(field, "a number"),
+            Kind::Null | Kind::Bool(_) | Kind::Text(_) | Kind::List(_) | Kind::Map(_) | Kind::Open => {
+                return self.misfit(field, "a number");
+            }
         };
         let number = number.and_then(|number| u32::try_from(number).ok()).filter(|number| (1..=most).contains(number));
         if number.is_none() {
@@ -148,16 +156,15 @@ impl Reader<'_> {
         let read = match &field.node.kind {
             Kind::Text(text) | Kind::Untyped(text) => span::parse(text),
             Kind::Number(_) => Err("a duration needs its unit, like 90s, 10m or 1h30m"),
-            _ => return self.misfit(field, "a duration"),
+            Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) | Kind::Open => {
+                return self.misfit(field, "a duration");
+            }
         };
         read.map_err(|wrong| self.mistake(field, wrong)).ok()
     }
 
     fn raw_entries<'a>(&mut self, field: &Field<'a>) -> Option<&'a [(Key, Node)]> {
-        match &field.node.kind {
-            Kind::Map(entries) => Some(entries),
-            _ => self.misfit(field, "a map"),
-        }
+        field.node.map().or_else(|| self.misfit(field, "a map"))
     }
 
     fn misfit<T>(&mut self, field: &Field<'_>, wanted: &str) -> Option<T> {

@@ -3,13 +3,14 @@
 //! A run on an instance needs what the bundle says of an instance; a run on the cluster needs what it says of the
 //! cluster. What a run does not need is checked all the same, but nothing has to be given for it.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use crate::config::load::Inputs;
 use crate::config::placeholder::{self, Meaning};
-use crate::config::problem::Problems;
+use crate::config::problem::{MOST, Problems};
 use crate::config::reader::{Field, Reader};
 use crate::config::suggest;
 use crate::config::tree::{Key, Kind, Node};
@@ -44,7 +45,14 @@ pub(crate) struct Scope {
     fixed: BTreeMap<&'static str, Meaning>,
     variables: BTreeMap<String, Meaning>,
     secrets: BTreeSet<String>,
+    /// How much the values of variables have brought in so far, in bytes.
+    brought_in: Cell<usize>,
+    /// How many variables were found to have no value.
+    missing: Cell<usize>,
 }
+
+/// How much the values of variables may bring in, in bytes: a long value that is used again and again fills any memory.
+const MOST_BROUGHT_IN: usize = 16 << 20;
 
 impl Scope {
     /// Joins what the bundle has with what was given.
@@ -57,7 +65,13 @@ impl Scope {
             ("version", text(version)),
             ("run_id", text(&inputs.run_id)),
         ]);
-        let mut scope = Scope { fixed, variables: BTreeMap::new(), secrets: BTreeSet::new() };
+        let mut scope = Scope {
+            fixed,
+            variables: BTreeMap::new(),
+            secrets: BTreeSet::new(),
+            brought_in: Cell::new(0),
+            missing: Cell::new(0),
+        };
         scope.secrets = written::secret_maps(tree).flat_map(|map| scope.secret_names(map)).collect();
         let mut reader = Reader { file: file.to_owned(), problems };
         let defaults = scope.defaults(tree, &mut reader);
@@ -122,7 +136,22 @@ impl Scope {
             (Some(Meaning::Open), Need::Now) if area != Area::Vars && !self.on_instance() => {
                 wrong("depends on the instance, and this run is on none".to_owned())
             }
-            (Some(meaning), _) => meaning.clone(),
+            (Some(meaning), _) => {
+                let before = self.brought_in.get();
+                if before > MOST_BROUGHT_IN {
+                    // That was said.
+                    return Meaning::Open;
+                }
+                let brought_in = before + size(meaning);
+                self.brought_in.set(brought_in);
+                if brought_in > MOST_BROUGHT_IN {
+                    return wrong(format!(
+                        "is one too many: variables bring in more than {} MiB",
+                        MOST_BROUGHT_IN >> 20
+                    ));
+                }
+                meaning.clone()
+            }
             (None, Need::Later) => Meaning::Open,
             (None, Need::Now) => Meaning::Wrong(Code::VariableInvalid, self.not_given(name)),
         }
@@ -137,7 +166,9 @@ impl Scope {
         if let Err(wrong) = name::variable(name) {
             return format!("`${{{placeholder}}}`: `{name}` {wrong}");
         }
-        let near = suggest::nearest(name, self.variables.keys().map(String::as_str));
+        self.missing.update(|missing| missing + 1);
+        let worth_it = self.missing.get() <= MOST;
+        let near = worth_it.then(|| suggest::nearest(name, self.variables.keys().map(String::as_str))).flatten();
         let near = near.map_or_else(String::new, |near| format!("; did you mean `${{var.{near}}}`?"));
         let environment = environment_name(&name.to_uppercase());
         format!(
@@ -171,11 +202,25 @@ impl Scope {
         let lookup = |name: &str| self.fixed.get(name).cloned().unwrap_or(Meaning::Open);
         let expanded = placeholder::expand(map, "", &lookup, &mut |_, _, _, _| {});
         let Kind::Map(entries) = expanded.kind else { return Vec::new() };
-        let name = |(_, node): (Key, Node)| match node.kind {
-            Kind::Text(name) => Some(name),
-            _ => None,
+        entries.iter().filter_map(|(_, node)| node.text().map(str::to_owned)).collect()
+    }
+}
+
+/// How much a value brings in, in bytes, about.
+fn size(meaning: &Meaning) -> usize {
+    fn of(value: &Value) -> usize {
+        let below: usize = match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(of).sum(),
+            Value::Object(entries) => entries.iter().map(|(key, value)| key.len() + of(value)).sum(),
         };
-        entries.into_iter().filter_map(name).collect()
+        below + size_of::<Node>()
+    }
+    match meaning {
+        Meaning::Is(value) => of(value),
+        Meaning::Untyped(text) => text.len(),
+        Meaning::Open | Meaning::Wrong(..) => 0,
     }
 }
 

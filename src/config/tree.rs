@@ -46,6 +46,10 @@ pub(crate) struct Key {
     pub(crate) name: String,
 }
 
+/// How many keys, values and elements a text may have, those that aliases repeat included. What people write by hand
+/// has some hundreds.
+pub(crate) const MOST_NODES: usize = 20_000;
+
 /// Why a text is not YAML that we can use.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Malformed {
@@ -62,6 +66,8 @@ impl Node {
             with_snippet: false,
             strict_booleans: true,
             leading_zero_numbers_as_strings: true,
+            budget: serde_saphyr::budget! { max_nodes: MOST_NODES },
+            alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MOST_NODES },
         };
         serde_saphyr::from_str_with_options(text, options).map_err(|error| Malformed::of(&error))
     }
@@ -79,12 +85,37 @@ impl Node {
         }
     }
 
+    /// The entries, if this is a map.
+    pub(crate) fn map(&self) -> Option<&[(Key, Node)]> {
+        match &self.kind {
+            Kind::Map(entries) => Some(entries),
+            Kind::Null
+            | Kind::Bool(_)
+            | Kind::Number(_)
+            | Kind::Text(_)
+            | Kind::Untyped(_)
+            | Kind::List(_)
+            | Kind::Open => None,
+        }
+    }
+
+    /// The text, if this is one that the bundle itself has.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Text(text) => Some(text),
+            Kind::Null
+            | Kind::Bool(_)
+            | Kind::Number(_)
+            | Kind::Untyped(_)
+            | Kind::List(_)
+            | Kind::Map(_)
+            | Kind::Open => None,
+        }
+    }
+
     /// The value of a key, if this is a map that has it.
     pub(crate) fn get(&self, name: &str) -> Option<&Node> {
-        match &self.kind {
-            Kind::Map(entries) => entries.iter().find(|(key, _)| key.name == name).map(|(_, node)| node),
-            _ => None,
-        }
+        self.map()?.iter().find(|(key, _)| key.name == name).map(|(_, node)| node)
     }
 
     /// The same without positions. What is open becomes null.
@@ -123,7 +154,12 @@ impl Node {
 impl Malformed {
     fn of(error: &serde_saphyr::Error) -> Malformed {
         use serde_saphyr::Error;
-        let why = match error {
+        use serde_saphyr::budget::BudgetBreach;
+        let mut cause = error;
+        while let Error::AliasError { error, .. } = cause {
+            cause = error;
+        }
+        let why = match cause {
             Error::DuplicateMappingKey { key: Some(key), .. } => format!("the key `{key}` is there twice"),
             Error::DuplicateMappingKey { key: None, .. } => "a key is there twice".to_owned(),
             Error::MultipleDocuments { .. } => {
@@ -132,6 +168,9 @@ impl Malformed {
             Error::NonFiniteFloat { .. } => "a number has to be finite".to_owned(),
             Error::NullIntoString { .. } | Error::Unexpected { expected: "string scalar", .. } => {
                 "a key has to be text".to_owned()
+            }
+            Error::Budget { breach: BudgetBreach::Nodes { .. }, .. } | Error::AliasReplayLimitExceeded { .. } => {
+                format!("it has more than {MOST_NODES} keys, values and elements, and nothing that large is read")
             }
             other => plain(&other.to_string()),
         };

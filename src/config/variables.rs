@@ -13,6 +13,7 @@
 //! They come from a file or the environment. A command line is visible to everybody on the machine, so `--var` is
 //! refused for one. Which names are secrets only the bundle knows; until then nothing here shows a value.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -29,7 +30,15 @@ use crate::redact::Secret;
 pub struct Given {
     line: Vec<(String, String)>,
     files: Vec<FromFile>,
+    /// Of each name, the last place in `line` and in `files`: later ones win.
+    last: HashMap<String, Last>,
     environment: Environment,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Last {
+    line: Option<usize>,
+    file: Option<usize>,
 }
 
 /// One entry of a `--var-file`.
@@ -69,6 +78,12 @@ impl Given {
         for path in files {
             given.read_file(path, &mut problems);
         }
+        for (index, (name, _)) in given.line.iter().enumerate() {
+            given.last.entry(name.clone()).or_default().line = Some(index);
+        }
+        for (index, file) in given.files.iter().enumerate() {
+            given.last.entry(file.name.clone()).or_default().file = Some(index);
+        }
         problems.into_failure().map_or(Ok(given), Err)
     }
 
@@ -84,7 +99,8 @@ impl Given {
 
     /// The variable as given from outside, of the type of the bundle's own value.
     pub(crate) fn variable(&self, name: &str, own: Option<&Value>) -> Result<Option<Variable>, Problem> {
-        if let Some((_, text)) = self.line.iter().rev().find(|(given, _)| given == name) {
+        let last = self.last.get(name).copied().unwrap_or_default();
+        if let Some((_, text)) = last.line.map(|index| &self.line[index]) {
             return match spelled(text, own) {
                 Ok(variable) => Ok(Some(variable)),
                 Err(noun) => {
@@ -92,7 +108,7 @@ impl Given {
                 }
             };
         }
-        if let Some(file) = self.files.iter().rev().find(|file| file.name == name) {
+        if let Some(file) = last.file.map(|index| &self.files[index]) {
             let wanted = own.filter(|own| !own.is_null()).map(noun);
             return match wanted {
                 Some(wanted) if wanted != noun(&file.value) => Err(file.problem(format!(
@@ -112,7 +128,8 @@ impl Given {
 
     /// A secret, if it was given where secrets may be given.
     pub(crate) fn secret(&self, name: &str) -> Result<Option<Secret>, Problem> {
-        if let Some(file) = self.files.iter().rev().find(|file| file.name == name) {
+        let last = self.last.get(name).copied().unwrap_or_default();
+        if let Some(file) = last.file.map(|index| &self.files[index]) {
             return match &file.value {
                 Value::String(text) if text.is_empty() => Err(file.problem("the secret is empty".to_owned())),
                 Value::String(text) => Ok(Some(Secret::from(text.clone()))),
@@ -151,10 +168,10 @@ impl Given {
             Ok(tree) => tree,
             Err(Malformed { at, why }) => return wrong(place(at, ""), why),
         };
-        let entries = match &tree.kind {
-            Kind::Map(entries) => entries.as_slice(),
-            Kind::Null => &[],
-            _ => {
+        let entries = match (&tree.kind, tree.map()) {
+            (_, Some(entries)) => entries,
+            (Kind::Null, None) => &[],
+            (_, None) => {
                 return wrong(
                     place(Some(tree.at), ""),
                     format!("a map of names to values belongs here, not {}", tree.noun()),
@@ -337,8 +354,8 @@ mod tests {
                     at("names.json")
                 ),
                 format!("{}:2:1: the key `a` is there twice", at("vars.yaml")),
-                "--var: write --var NAME=VALUE".to_owned(),
                 "--var: `1x` is not a variable's name: letters, digits and underscores, not a digit first".to_owned(),
+                "--var: write --var NAME=VALUE".to_owned(),
             ]
         );
         assert!(!format!("{failure:?}").contains("hunter"));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::config::placeholder;
-use crate::config::problem::Problem;
+use crate::config::problem::{MOST, Problem};
 use crate::config::reader::{Field, Reader};
 use crate::config::tree::{Kind, Node};
 use crate::config::{name, suggest};
@@ -20,10 +20,7 @@ pub(crate) const KEYS: [&str; 10] =
 /// Name and version of a bundle. Whatever is not a bundle gets one mistake and no more: the rest of it would only
 /// hide that.
 pub(crate) fn identity(tree: &Node, reader: &mut Reader<'_>) -> Option<(String, String)> {
-    let says = |name: &str| match tree.get(name).map(|node| &node.kind) {
-        Some(Kind::Text(text)) => Some(text.as_str()),
-        _ => None,
-    };
+    let says = |name: &str| tree.get(name).and_then(Node::text);
     let wanted = format!("a bundle begins with `apiVersion: {API_VERSION}` and `kind: {KIND}`");
     let wrong = match (&tree.kind, says("kind"), says("apiVersion")) {
         (Kind::Null, _, _) => Some((None, format!("is empty; {wanted}"))),
@@ -34,7 +31,10 @@ pub(crate) fn identity(tree: &Node, reader: &mut Reader<'_>) -> Option<(String, 
         (Kind::Map(_), Some(other), _) if other != KIND => {
             Some((Some("kind"), format!("this is not a bundle but `{}`; {wanted}", other.escape_debug())))
         }
-        _ => Some((None, format!("this is not a bundle; {wanted}"))),
+        (Kind::Map(_), _, _)
+        | (Kind::Bool(_) | Kind::Number(_) | Kind::Text(_) | Kind::Untyped(_) | Kind::List(_) | Kind::Open, _, _) => {
+            Some((None, format!("this is not a bundle; {wanted}")))
+        }
     };
     if let Some((key, what)) = wrong {
         let node = key.and_then(|key| tree.get(key)).unwrap_or(tree);
@@ -94,13 +94,19 @@ pub(crate) fn pinned_problem(name: &str) -> Problem {
     Problem::elsewhere(format!("the variable {name}"), what)
 }
 
-/// What to say of a variable that the bundle does not ask for.
-pub(crate) fn unasked(name: &str, asked: &BTreeSet<String>) -> String {
+/// What to say of a variable that the bundle does not ask for, as the so-manieth of its kind.
+pub(crate) fn unasked(name: &str, asked: &BTreeSet<String>, before: usize) -> String {
+    if before >= MOST {
+        return format!("this bundle asks for no variable `{name}`");
+    }
     match suggest::nearest(name, asked.iter().map(String::as_str)) {
         Some(near) => format!("this bundle asks for no variable `{name}`; did you mean `{near}`?"),
         None if asked.is_empty() => format!("this bundle asks for no variable `{name}`; it asks for none"),
         None => {
-            let all: Vec<_> = asked.iter().map(String::as_str).collect();
+            let mut all: Vec<_> = asked.iter().take(MOST).map(String::as_str).collect();
+            if asked.len() > MOST {
+                all.push("and others");
+            }
             format!("this bundle asks for no variable `{name}`; it asks for {}", all.join(", "))
         }
     }

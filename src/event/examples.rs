@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use crate::event::envelope::{Envelope, Open};
 use crate::event::facts::cluster::{Former, ObjectApplied, ObjectReady, ObjectWaiting};
 use crate::event::facts::lock::{
-    BusyManner, LockBlocked, LockClaimed, LockLeft, LockLost, LockObserved, LockReleased, LockRenewalFailed,
-    LockRenewed, ReleaseManner,
+    BusyManner, LockAct, LockBlocked, LockClaimed, LockLeft, LockLost, LockObserved, LockReleased, LockReleasing,
+    LockRenewalFailed, LockRenewed, LockWaiting, ReleaseManner,
 };
 use crate::event::facts::process::{
     OutputDropped, ProcessFinished, ProcessInterruptReported, ProcessInterrupted, ProcessKilled, ProcessLeftBehind,
@@ -155,6 +155,12 @@ fn of_steps() -> Vec<Event> {
 
 fn of_the_lock() -> Vec<Event> {
     vec![
+        LockWaiting {
+            act: LockAct::Claim,
+            why: "the API server gave no answer about the lock within 5s".into(),
+            waited_ms: 5_000,
+        }
+        .into(),
         LockClaimed { holder: HOLDER.into(), lease: "dc-k8s-system/dcctl".into(), waited_ms: 12 }.into(),
         LockRenewed { took_ms: 7 }.into(),
         LockRenewalFailed { why: "the API server did not answer within 5s".into(), valid_for_ms: 45_000 }.into(),
@@ -179,6 +185,7 @@ fn of_the_lock() -> Vec<Event> {
             ),
         }
         .into(),
+        LockReleasing { holder: HOLDER.into() }.into(),
         LockReleased { manner: ReleaseManner::Deleted, why: None, took_ms: 9 }.into(),
         LockLeft { holder: HOLDER.into(), why: "the run was ended by force".into() }.into(),
         LockObserved { holder: None, instance: None, age_ms: None, stale: false, text: None }.into(),

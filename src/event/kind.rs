@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::event::facts::cluster::{ObjectApplied, ObjectReady, ObjectWaiting};
 use crate::event::facts::lock::{
-    LockBlocked, LockClaimed, LockLeft, LockLost, LockObserved, LockReleased, LockRenewalFailed, LockRenewed,
+    LockBlocked, LockClaimed, LockLeft, LockLost, LockObserved, LockReleased, LockReleasing, LockRenewalFailed,
+    LockRenewed, LockWaiting,
 };
 use crate::event::facts::process::{
     OutputDropped, ProcessFinished, ProcessInterruptReported, ProcessInterrupted, ProcessKilled, ProcessLeftBehind,
@@ -94,11 +95,13 @@ events! {
     StepStarted "step.started";
     StepFinished "step.finished";
     StepProgressed "step.progressed";
+    LockWaiting "lock.waiting";
     LockClaimed "lock.claimed";
     LockRenewed "lock.renewed";
     LockRenewalFailed "lock.renewal_failed";
     LockBlocked "lock.blocked";
     LockLost "lock.lost";
+    LockReleasing "lock.releasing";
     LockReleased "lock.released";
     LockLeft "lock.left";
     LockObserved "lock.observed";

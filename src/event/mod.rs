@@ -34,8 +34,8 @@ pub use crate::event::envelope::{Envelope, Hide, LONGEST_LINE, LONGEST_MESSAGE, 
 pub use crate::event::examples::examples;
 pub use crate::event::facts::cluster::{Former, ObjectApplied, ObjectReady, ObjectWaiting};
 pub use crate::event::facts::lock::{
-    BusyManner, LockBlocked, LockClaimed, LockLeft, LockLost, LockObserved, LockReleased, LockRenewalFailed,
-    LockRenewed, ReleaseManner,
+    BusyManner, LockAct, LockBlocked, LockClaimed, LockLeft, LockLost, LockObserved, LockReleased, LockReleasing,
+    LockRenewalFailed, LockRenewed, LockWaiting, ReleaseManner,
 };
 pub use crate::event::facts::process::{
     OutputDropped, ProcessFinished, ProcessInterruptReported, ProcessInterrupted, ProcessKilled, ProcessLeftBehind,

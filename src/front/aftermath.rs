@@ -14,7 +14,7 @@ use crate::clock::{Clock, Instant};
 use crate::event::{self, Event, LockEnd, RunOutcome, Seen};
 use crate::failure::{Code, Failure};
 use crate::pipeline::Action;
-use crate::run::{GoingOn, Journal, Paths, Purpose, Reports, Spec, Tally, Voice};
+use crate::run::{GoingOn, Journal, Paths, Purpose, Reports, Spec, Tally, Unwritten, Voice};
 
 /// How long the front waits for its own last lines to be written.
 const FLUSH: Duration = Duration::from_secs(5);
@@ -28,10 +28,8 @@ pub(crate) fn verdict_of(journal: &Path) -> Option<u8> {
     let mut end = Vec::new();
     file.read_to_end(&mut end).ok()?;
     let line = end.strip_suffix(b"\n")?.rsplit(|byte| *byte == b'\n').next()?;
-    match Seen::read(std::str::from_utf8(line).ok()?).ok()?.event {
-        Some(Event::RunFinished(finished)) => Some(finished.exit_code),
-        _ => None,
-    }
+    let event = Seen::read(std::str::from_utf8(line).ok()?).ok()?.event?;
+    if let Event::RunFinished(finished) = event { Some(finished.exit_code) } else { None }
 }
 
 /// What a journal without a verdict tells.
@@ -72,6 +70,7 @@ impl Remains {
             Event::StepStarted(started) if started.id == Action::ClaimCluster.id() => self.lock = LockEnd::Unknown,
             Event::LockClaimed(_) | Event::LockLeft(_) => self.lock = LockEnd::Left,
             Event::LockBlocked(_) | Event::LockObserved(_) => self.lock = LockEnd::NeverTaken,
+            Event::LockReleasing(_) => self.lock = LockEnd::Unknown,
             Event::LockReleased(_) => self.lock = LockEnd::Released,
             Event::LockLost(_) => self.lock = LockEnd::Lost,
             Event::StepFinished(finished) if finished.index == finished.total && self.lock == LockEnd::Left => {
@@ -88,7 +87,32 @@ impl Remains {
             Event::ResourceFailed(failed) => {
                 self.resources.remove(&failed.address);
             }
-            _ => {}
+            Event::RunPlanned(_)
+            | Event::RunFinished(_)
+            | Event::StepStarted(_)
+            | Event::StepFinished(_)
+            | Event::StepProgressed(_)
+            | Event::LockWaiting(_)
+            | Event::LockRenewed(_)
+            | Event::LockRenewalFailed(_)
+            | Event::ProcessInterrupted(_)
+            | Event::ProcessInterruptReported(_)
+            | Event::ProcessKilled(_)
+            | Event::ProcessLeftBehind(_)
+            | Event::ProcessOutput(_)
+            | Event::OutputDropped(_)
+            | Event::ObjectApplied(_)
+            | Event::ObjectWaiting(_)
+            | Event::ObjectReady(_)
+            | Event::ResourcePlanned(_)
+            | Event::ResourceProgressed(_)
+            | Event::ToolChecked(_)
+            | Event::EnvironmentDropped(_)
+            | Event::StopRequested(_)
+            | Event::SignalReceived(_)
+            | Event::Diagnostic(_)
+            | Event::NoteMade(_)
+            | Event::ReportFailed(_) => {}
         }
     }
 
@@ -97,11 +121,12 @@ impl Remains {
     }
 }
 
-/// Writes the verdict of a run whose supervisor was killed, and returns its exit code.
+/// Writes the verdict of a run whose supervisor was killed. Returns its exit code, and which reports could not be
+/// written.
 ///
 /// # Errors
 /// When the journal can neither be read nor written.
-pub(crate) fn write(spec: &Spec, clock: &Arc<dyn Clock>) -> Result<u8, Failure> {
+pub(crate) fn write(spec: &Spec, clock: &Arc<dyn Clock>) -> Result<(u8, Vec<Unwritten>), Failure> {
     let path = spec.journal();
     let unusable = |error: &io::Error| {
         let sentence =
@@ -122,8 +147,7 @@ pub(crate) fn write(spec: &Spec, clock: &Arc<dyn Clock>) -> Result<u8, Failure> 
     let finished = finished(spec, remains, crate::run::millis(journal.elapsed()));
     let code = finished.exit_code;
     journal.tell(None, Event::RunFinished(finished));
-    journal.settle_now(FLUSH);
-    Ok(code)
+    Ok((code, journal.settle_now(FLUSH)))
 }
 
 /// A line that was cut off in the middle is ended, so that readers skip it alone.

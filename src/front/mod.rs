@@ -213,10 +213,14 @@ impl Front {
 
     /// The exit code, from the journal. If the supervisor left no verdict, writes one.
     fn verdict(&mut self) -> Result<u8, Failure> {
-        match aftermath::verdict_of(&self.spec.journal()) {
-            Some(code) => Ok(code),
-            None => aftermath::write(&self.spec, &self.clock),
+        if let Some(code) = aftermath::verdict_of(&self.spec.journal()) {
+            return Ok(code);
         }
+        let (code, unwritten) = aftermath::write(&self.spec, &self.clock)?;
+        for unwritten in unwritten {
+            self.complain(&unwritten.to_string());
+        }
+        Ok(code)
     }
 }
 

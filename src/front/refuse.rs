@@ -1,6 +1,7 @@
 //! A command that never became a run is told all the same: to standard output, to the events file, and as one error
 //! case of the JUnit report, so that a CI job finds what it waits for.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ pub struct Refusal {
 }
 
 /// Tells the refusal and returns its exit code.
-pub fn refuse(refusal: &Refusal, showing: Showing) -> u8 {
+pub fn refuse(refusal: &Refusal, mut showing: Showing) -> u8 {
     let clock = showing.clock.clone();
     let verdict = Verdict::refused(refusal.failure.clone());
     let paths = Paths { events: refusal.events_file.clone(), junit: refusal.junit.clone(), going_on: GoingOn::No };
@@ -63,7 +64,10 @@ pub fn refuse(refusal: &Refusal, showing: Showing) -> u8 {
         tell(&unwritten.event(), &mut reports);
     }
     tell(&finished, &mut reports);
-    let _ = reports.settle_now(&mut roll, REPORTS);
+    // The verdict is not about the reports, so one that takes all but the verdict changes nothing in it.
+    for unwritten in reports.settle_now(&mut roll, REPORTS) {
+        let _ = writeln!(showing.complaints, "dcctl: {unwritten}");
+    }
     show::all(lines, showing, STALLED);
     verdict.exit()
 }

@@ -9,6 +9,13 @@ use crate::lock::protocol::Lost;
 /// Something happened to the lock. [`Change::Lost`] comes at most once, and then nothing but the release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
+    /// A claim or a release has to wait for a definite answer. It is told each time that it begins to wait anew.
+    Waiting {
+        /// Which of them.
+        act: Act,
+        /// What for.
+        why: Waits,
+    },
     /// A renewal is known to have succeeded.
     Renewed {
         /// The Lease that it renewed.
@@ -29,5 +36,26 @@ pub enum Change {
     Releasing {
         /// The Lease. From here on, a Lease that is not there was released.
         uid: String,
+    },
+}
+
+/// What a run asks of its lock, and may have to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// To have it.
+    Claim,
+    /// To give it back, and to settle what is in doubt.
+    Release,
+}
+
+/// What a claim or a release waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Waits {
+    /// A request had no definite answer. The API server is asked again.
+    NoAnswer(Failure),
+    /// A claim that had no answer may still arrive. It is looked for then, once.
+    LateClaim {
+        /// When.
+        look_at: Instant,
     },
 }

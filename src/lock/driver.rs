@@ -12,10 +12,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Clock;
+use crate::failure::{Code, Failure};
 use crate::lock::change::Change;
 use crate::lock::fence::Fence;
-use crate::lock::protocol::life::{Effect, Input, Life};
+use crate::lock::protocol::life::{Effect, Input, Life, Stake};
+use crate::lock::protocol::release::Target;
 use crate::lock::protocol::{Answer, Ask, ClaimError, Claimed, Lost, Now, Released};
+use crate::lock::record::Request;
 use crate::lock::store::LeaseStore;
 use crate::lock::timing::Timing;
 
@@ -34,8 +37,12 @@ pub(crate) enum Command {
 pub(crate) struct Known {
     /// While the lock is ours.
     pub(crate) fence: Option<Fence>,
-    /// Once it was lost.
-    pub(crate) lost: Option<Lost>,
+    /// While it is not: why nothing may be done. None until there was anything to know.
+    pub(crate) no_right: Option<Lost>,
+    /// How the last renewal that has ended went.
+    pub(crate) renewal: Option<Result<(), Failure>>,
+    /// Whether a release has anything to do.
+    pub(crate) stake: Stake,
     /// Once the release has ended.
     pub(crate) released: Option<Released>,
     /// Once the lock was left on request.
@@ -52,23 +59,28 @@ pub(crate) enum Left {
     OnRequest,
 }
 
-/// The keeper's ends of its channels.
+/// The keeper's ends of its channels. They are dropped in this order: who sees that no more changes come knows that
+/// nothing is known any more.
 #[derive(Debug)]
 pub(crate) struct Ends {
+    pub(crate) known: watch::Sender<Known>,
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) changes: mpsc::UnboundedSender<Change>,
-    pub(crate) known: watch::Sender<Known>,
 }
 
 /// Drives one [`Life`].
 #[derive(Debug)]
 pub(crate) struct Driver {
+    request: Request,
     life: Life,
     timing: Timing,
     clock: Arc<dyn Clock>,
     ends: Ends,
     claim: Option<oneshot::Sender<Result<Claimed, ClaimError>>>,
     checks: VecDeque<oneshot::Sender<Result<(), Lost>>>,
+    releasing: Releasing,
+    /// What there would be to give back after a panic.
+    leaves: Target,
 }
 
 /// What woke the driver.
@@ -80,28 +92,58 @@ enum Woke {
     Alone,
 }
 
-type Request<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+/// A request under way.
+type Asking<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
 impl Driver {
-    pub(crate) fn new(life: Life, timing: Timing, clock: Arc<dyn Clock>, ends: Ends) -> Driver {
-        Driver { life, timing, clock, ends, claim: None, checks: VecDeque::new() }
+    pub(crate) fn new(request: Request, timing: Timing, clock: Arc<dyn Clock>, ends: Ends) -> Driver {
+        Driver {
+            life: Life::new(request.clone(), timing),
+            request,
+            timing,
+            clock,
+            ends,
+            claim: None,
+            checks: VecDeque::new(),
+            releasing: Releasing::No,
+            leaves: Target::Nothing,
+        }
+    }
+
+    /// After a panic in [`Driver::run`]: whoever waits is told, and what there may be in the Lease can still be given
+    /// back. Of what was known only the identity counts, and whether the lock was ours. Gives back what is still asked
+    /// of it.
+    pub(crate) fn wreck(&mut self, bug: &Failure) -> Vec<Command> {
+        let wreck = (bug.clone(), self.leaves.clone());
+        self.life = Life::wrecked(self.request.clone(), self.timing, wreck, Now::read(&*self.clock));
+        self.publish();
+        let lost = Lost::Broken(bug.clone());
+        if let Some(claim) = self.claim.take() {
+            // Whoever asked may have stopped waiting.
+            drop(claim.send(Err(ClaimError::Failed(bug.clone()))));
+        }
+        self.answer_checks(self.checks.len(), &Err(lost.clone()));
+        self.tell(Change::Lost(lost));
+        match self.releasing {
+            Releasing::No => Vec::new(),
+            Releasing::Asked | Releasing::Alone => vec![Command::Release],
+        }
     }
 
     /// Works until the lock is given back, or left.
-    pub(crate) async fn run(mut self, store: &impl LeaseStore, waiting: Vec<Command>) {
+    pub(crate) async fn run(&mut self, store: &impl LeaseStore, waiting: Vec<Command>) {
         let mut waiting = VecDeque::from(waiting);
-        let mut request: Option<Request<'_>> = None;
-        let mut releasing = Releasing::No;
+        let mut request: Option<Asking<'_>> = None;
         loop {
             let woke = match waiting.pop_front() {
-                Some(command) => self.command(Some(command), &mut releasing),
-                None => self.next(&mut request, &mut releasing).await,
+                Some(command) => self.command(Some(command)),
+                None => self.next(&mut request).await,
             };
             let input = match woke {
                 Woke::By(input) => input,
                 Woke::Alone => continue,
                 Woke::Leave => {
-                    self.ends.known.send_modify(|known| known.left = Left::OnRequest);
+                    self.left();
                     return;
                 }
             };
@@ -112,8 +154,7 @@ impl Driver {
                     Effect::Ask(ask) => request = Some(Box::pin(perform(store, ask))),
                     Effect::Claimed(answer) => drop(self.claim.take().map(|claim| claim.send(answer))),
                     Effect::Checked(many, answer) => self.answer_checks(many, &answer),
-                    // Nobody may be listening any more; that changes nothing.
-                    Effect::Tell(change) => drop(self.ends.changes.send(change)),
+                    Effect::Tell(change) => self.tell(change),
                     Effect::Released(released) => {
                         self.ends.known.send_modify(|known| known.released = Some(released));
                         return;
@@ -124,7 +165,7 @@ impl Driver {
     }
 
     /// Waits for the request under way, for a command, or for time to pass.
-    async fn next(&mut self, request: &mut Option<Request<'_>>, releasing: &mut Releasing) -> Woke {
+    async fn next(&mut self, request: &mut Option<Asking<'_>>) -> Woke {
         let pause = self.pause();
         tokio::select! {
             biased;
@@ -132,17 +173,49 @@ impl Driver {
                 *request = None;
                 Woke::By(Input::Answer(answer))
             }
-            command = self.ends.commands.recv(), if *releasing != Releasing::Alone => self.command(command, releasing),
+            command = self.ends.commands.recv(), if self.releasing != Releasing::Alone => self.command(command),
             () = tokio::time::sleep(pause) => Woke::By(Input::Tick),
         }
     }
 
-    fn publish(&self) {
-        let (fence, lost) = (self.life.fence(), self.life.lost());
+    fn publish(&mut self) {
+        let (fence, no_right, stake) = (self.life.fence(), self.life.no_right(), self.life.stake());
+        match &no_right {
+            None => self.leaves = Target::Unseen,
+            Some(Lost::Taken { .. } | Lost::Gone | Lost::Expired { .. } | Lost::Unsure { .. }) => {
+                self.leaves = Target::Nothing;
+            }
+            // It is being claimed, or given back.
+            Some(Lost::Broken(_)) => {}
+        }
         self.ends.known.send_modify(|known| {
             known.fence = fence;
-            known.lost = lost;
+            known.no_right = no_right;
+            known.stake = stake;
         });
+    }
+
+    /// Nobody renews any more.
+    fn left(&self) {
+        let message = "the lock was left as it is";
+        self.ends.known.send_modify(|known| {
+            known.left = Left::OnRequest;
+            known.fence = None;
+            known.no_right = Some(Lost::Broken(Failure::new(Code::Internal, message)));
+        });
+    }
+
+    fn tell(&self, change: Change) {
+        let renewal = match &change {
+            Change::Renewed { .. } => Some(Ok(())),
+            Change::RenewalFailed { failure, .. } => Some(Err(failure.clone())),
+            Change::Waiting { .. } | Change::Lost(_) | Change::Releasing { .. } => None,
+        };
+        if renewal.is_some() {
+            self.ends.known.send_modify(|known| known.renewal = renewal);
+        }
+        // Nobody may be listening any more; that changes nothing.
+        drop(self.ends.changes.send(change));
     }
 
     /// Until the next thing is due, and never longer than the clock may go unread.
@@ -151,7 +224,7 @@ impl Driver {
         self.life.due().map_or(longest, |due| due.since(self.clock.now()).min(longest))
     }
 
-    fn command(&mut self, command: Option<Command>, releasing: &mut Releasing) -> Woke {
+    fn command(&mut self, command: Option<Command>) -> Woke {
         match command {
             Some(Command::Claim(answer)) => {
                 self.claim = Some(answer);
@@ -163,14 +236,14 @@ impl Driver {
             }
             Some(Command::Note(notes)) => Woke::By(Input::Note(notes)),
             Some(Command::Release) => {
-                *releasing = Releasing::Asked;
+                self.releasing = Releasing::Asked;
                 Woke::By(Input::Release)
             }
             Some(Command::Leave) => Woke::Leave,
             // A release goes on without the one who asked for it; nothing else does.
-            None if *releasing == Releasing::No => Woke::Leave,
+            None if self.releasing == Releasing::No => Woke::Leave,
             None => {
-                *releasing = Releasing::Alone;
+                self.releasing = Releasing::Alone;
                 Woke::Alone
             }
         }
@@ -193,7 +266,8 @@ enum Releasing {
     Alone,
 }
 
-async fn perform(store: &impl LeaseStore, ask: Ask) -> Answer {
+/// Sends one request.
+pub(crate) async fn perform(store: &impl LeaseStore, ask: Ask) -> Answer {
     match ask {
         Ask::Create(draft) => Answer::Created(store.create(&draft).await),
         Ask::CreateNamespace => Answer::NamespaceCreated(store.create_namespace().await),

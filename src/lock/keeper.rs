@@ -22,9 +22,10 @@ use crate::failure::{Code, Failure};
 use crate::lock::change::Change;
 use crate::lock::driver::{Command, Driver, Ends, Known, Left};
 use crate::lock::fence::Standing;
-use crate::lock::protocol::life::Life;
+use crate::lock::protocol::life::Stake;
 use crate::lock::protocol::{ClaimError, Claimed, Lost, Released};
 use crate::lock::record::Request;
+use crate::lock::right::Right;
 use crate::lock::store::LeaseStore;
 use crate::lock::thread;
 use crate::lock::timing::Timing;
@@ -70,7 +71,7 @@ impl Keeper {
             timing,
             clock: Arc::clone(&clock),
         };
-        let driver = move |ends| Driver::new(Life::new(request, timing), timing, clock, ends);
+        let driver = move |ends| Driver::new(request, timing, clock, ends);
         (keeper, driver, Ends { commands: their_commands, changes: their_changes, known: their_known })
     }
 
@@ -96,14 +97,32 @@ impl Keeper {
 
     /// What is known without asking. It was known when the answer was given; this says whether it still counts.
     fn by_the_clock(&self) -> Result<(), Lost> {
-        let Known { fence, lost, .. } = self.known.borrow().clone();
-        let Some(fence) = fence else { return Err(lost.unwrap_or_else(|| Lost::Broken(broken()))) };
-        let now = self.clock.now();
-        match fence.standing(self.timing, now) {
-            Standing::Firm => Ok(()),
-            Standing::Weak => Err(Lost::Unsure { age: fence.age(now), why: None }),
-            Standing::Fallen => Err(Lost::Expired { age: fence.age(now), why: None }),
+        let right = self.right();
+        match right.standing()? {
+            (Standing::Firm, _) => Ok(()),
+            (Standing::Weak, age) => Err(Lost::Unsure { age, why: None }),
+            (Standing::Fallen, age) => Err(Lost::Expired { age, why: None }),
         }
+    }
+
+    /// The right to act, as it is known at any moment from now on.
+    pub fn right(&self) -> Right {
+        Right::new(self.known.clone(), self.timing, Arc::clone(&self.clock))
+    }
+
+    /// How the last renewal that has ended went. Waits for the first one.
+    pub async fn renewal(&self) -> Result<(), Failure> {
+        let mut known = self.known.clone();
+        let ended = |known: &Known| known.renewal.is_some() || known.no_right.is_some();
+        match known.wait_for(ended).await {
+            Ok(known) => known.renewal.clone().unwrap_or(Ok(())),
+            Err(_) => Err(broken()),
+        }
+    }
+
+    /// Whether [`Keeper::release`] would have anything to do, as far as is known.
+    pub fn has_a_stake(&self) -> bool {
+        self.known.borrow().stake == Stake::Something
     }
 
     /// Writes notes beside the holder's name, by the keys of [`crate::lock::notes`]; `None` takes a note away. It renews
@@ -146,7 +165,7 @@ impl Keeper {
     }
 }
 
-fn broken() -> Failure {
+pub(crate) fn broken() -> Failure {
     Failure::new(Code::Internal, "the thread that keeps the lock does not answer")
 }
 

@@ -1,4 +1,4 @@
-//! The Lease in the API server. The only file of the lock that knows `kube`.
+//! The Lease in the API server. With `lease_watch` the only file of the lock that knows `kube`.
 //!
 //! Requests are made one by one, each with a time-out of its own, and are never sent a second time by us. The client has
 //! to be one that does not retry either (`default_retry = false`): a create that is retried behind our back comes back
@@ -60,6 +60,16 @@ impl LeaseApi {
             namespaces: Request::new("/api/v1/namespaces"),
             limit: timing.request_timeout(),
         }
+    }
+
+    /// The client of its requests.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The longest that one request may take.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
     }
 
     async fn send(&self, call: Call<'_>) -> Result<Reply, Trouble> {
@@ -124,7 +134,7 @@ impl LeaseStore for LeaseApi {
 }
 
 /// An exchange that came to no reply.
-fn transport(error: &kube::Error) -> Trouble {
+pub(crate) fn transport(error: &kube::Error) -> Trouble {
     let chain = chain(error);
     if chain.iter().any(|error| error.is::<AuthError>()) {
         // What a credential plugin prints may be a secret, so nothing of the error is repeated.

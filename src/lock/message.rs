@@ -93,6 +93,11 @@ pub fn lost_during(step: &str, lost: &Lost) -> String {
     format!("stopping \"{step}\": {}", why(lost))
 }
 
+/// The failure of a write that was not sent.
+pub fn may_not_write(lost: &Lost) -> Failure {
+    lost_failure(format!("nothing more is written to this cluster, because {}", why(lost)), lost)
+}
+
 /// Why the run may not go on.
 fn why(lost: &Lost) -> String {
     let because = |why: &Option<Failure>| why.as_ref().map(|why| format!(" ({})", why.message)).unwrap_or_default();
@@ -112,7 +117,7 @@ fn why(lost: &Lost) -> String {
             clock::human(*age),
             because(why),
         ),
-        Lost::Broken(failure) => format!("this run does not hold this cluster's lock: {}", failure.message),
+        Lost::Broken(failure) => format!("this run cannot count on this cluster's lock: {}", failure.message),
     }
 }
 

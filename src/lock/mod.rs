@@ -19,6 +19,7 @@
 //! | claim | create | the API server: one create wins. A Lease that names a holder is busy, however old it looks |
 //! | renew | read, replace | ours only while uid and holder are; the replace names uid and version |
 //! | fence | read | asked before every step; without an answer the last good renewal counts, for a while |
+//! | reclaim | read, replace, delete | a person types the holder; unchanged for a whole validity; the replace names uid and version |
 //! | release | delete | names uid and version; a conflict is read, and if it is still ours tried once more |
 //!
 //! No answer (too late, cut off, 5xx, 429, unreadable) is never taken for a no: a read tells. A claim can land long after
@@ -40,21 +41,27 @@
 //!
 //! # How to read it
 //! [`protocol`] decides and is pure; start with its table. [`driver`] carries it out, [`thread`] gives it a place that
-//! nothing else can block, and [`Keeper`] is the end that a run holds. [`store`] is the seam to the API server
-//! ([`lease_api`]). What people read is in [`message`].
+//! nothing else can block, and [`Keeper`] is the end that a run holds; whoever writes asks its [`Right`]. [`store`] is the
+//! seam to the API server ([`lease_api`]). What people read is in [`message`].
 
 mod change;
 mod driver;
 mod fence;
+mod follower;
 mod holder;
 mod keeper;
 pub mod lease_api;
+mod lease_watch;
 pub mod message;
 pub mod notes;
 mod observation;
+#[cfg(test)]
+mod paused;
 pub mod protocol;
+pub mod reclaim;
 mod record;
 mod reply;
+mod right;
 pub mod status;
 pub mod store;
 mod thread;
@@ -62,14 +69,17 @@ mod timing;
 #[cfg(any(test, feature = "test-tools"))]
 pub mod twin;
 
-pub use change::Change;
+pub use change::{Act, Change, Waits};
 pub use fence::{Fence, Standing};
+pub use follower::Follower;
 pub use holder::HolderId;
 pub use keeper::Keeper;
 pub use lease_api::LeaseApi;
 pub use observation::{Observation, observe};
 pub use protocol::claim::Namespace;
+pub use protocol::follow::Sight;
 pub use protocol::{ClaimError, Claimed, Lost, Released};
 pub use record::{NAME, NAMESPACE, Record, Request};
+pub use right::Right;
 pub use store::LeaseStore;
 pub use timing::{Numbers, Timing, Unsafe};

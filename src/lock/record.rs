@@ -157,8 +157,13 @@ impl Record {
 
     /// How long it counts after a renewal: what it says, else 60 s, and at most ten minutes.
     pub fn validity(&self) -> Duration {
+        self.written_validity().unwrap_or(DEFAULT_VALIDITY).min(LONGEST_VALIDITY)
+    }
+
+    /// How long it says that it counts after a renewal, however absurd.
+    pub fn written_validity(&self) -> Option<Duration> {
         let seconds = self.raw.pointer("/spec/leaseDurationSeconds").and_then(Value::as_u64).filter(|n| *n > 0);
-        seconds.map_or(DEFAULT_VALIDITY, Duration::from_secs).min(LONGEST_VALIDITY)
+        seconds.map(Duration::from_secs)
     }
 
     /// How many times the lock has changed hands.

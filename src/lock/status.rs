@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::clock;
+use crate::failure::Code;
 use crate::lock::holder::HolderId;
 use crate::lock::message::{plain, reclaim_command};
 use crate::lock::notes;
@@ -205,7 +206,7 @@ fn millis(duration: Duration) -> u64 {
 
 /// A moment, and how long ago it looks.
 fn moment(at: &str, ms_ago: Option<u64>) -> String {
-    let ago = ms_ago.map(|ms| format!(", {} ago", clock::human(Duration::from_millis(ms))));
+    let ago = ms_ago.map(|ms| format!(", {} ago by this machine's clock", clock::human(Duration::from_millis(ms))));
     format!("{at}{}", ago.unwrap_or_default())
 }
 
@@ -240,6 +241,30 @@ impl Status {
         if places.is_empty() { "ask the holder".to_owned() } else { places.join(", ") }
     }
 
+    /// The failure code of a script that asks whether the lock can be claimed. None: it can.
+    pub fn blocked(&self) -> Option<Code> {
+        match (self.state, self.looks) {
+            (State::Free, _) => None,
+            (State::BeingDeleted, _) | (State::Held, Some(Looks::Stale)) => Some(Code::LockHeldStale),
+            (State::Held, Some(Looks::Live) | None) => Some(Code::LockHeld),
+        }
+    }
+
+    /// Whether it says something else than before, apart from when the lock was renewed.
+    pub fn differs_from(&self, before: &Status) -> bool {
+        self.without_renewal() != before.without_renewal()
+    }
+
+    fn without_renewal(&self) -> Status {
+        Status {
+            claimed_ms_ago: None,
+            renewed_at: None,
+            renewed_ms_ago: None,
+            renewed_ms_ahead: self.renewed_ms_ahead.map(|_| 0),
+            ..self.clone()
+        }
+    }
+
     /// The same for people: one fact a line, without a newline at the end.
     pub fn text(&self) -> String {
         let head = match self.state {
@@ -270,21 +295,22 @@ impl Status {
         line("started", self.work.started.clone());
         line("claimed", self.claimed_at.as_ref().map(|at| moment(at, self.claimed_ms_ago)));
         line("renewed", self.renewed_at.as_ref().map(|at| moment(at, self.renewed_ms_ago)));
-        line("looks", self.looks.map(|looks| self.looks_text(looks)));
+        line("looks", self.looks_said());
         line("CI", self.ci_text());
         line("job", self.work.job_url.clone());
         line("pod", self.work.pod.clone());
-        line("last will", self.last_will_text());
+        line("last will", self.last_will_said());
         line("deleting", self.deleting_since.as_ref().map(|at| format!("since {at}")));
         line("finalizers", (!self.finalizers.is_empty()).then(|| self.finalizers.join(", ")));
         line("next", Some(self.next.clone()));
         lines
     }
 
-    fn looks_text(&self, looks: Looks) -> String {
+    /// How the holder looks, and why that is no verdict.
+    pub(crate) fn looks_said(&self) -> Option<String> {
         let seconds = self.valid_seconds;
         let evidence = "That is evidence, not a verdict: another machine's clock wrote the time.";
-        match (looks, self.renewed_ms_ahead) {
+        Some(match (self.looks?, self.renewed_ms_ahead) {
             (Looks::Live, Some(ahead)) => format!(
                 "live; but its renewal lies {} ahead of this machine's clock, so the two clocks disagree. {evidence}",
                 clock::human(Duration::from_millis(ahead)),
@@ -293,7 +319,7 @@ impl Status {
             (Looks::Stale, _) => {
                 format!("stale: not renewed within its {seconds} s by this machine's clock. {evidence}")
             }
-        }
+        })
     }
 
     fn ci_text(&self) -> Option<String> {
@@ -302,7 +328,8 @@ impl Status {
         Some(format!("{ci}{}", attempt.unwrap_or_default()))
     }
 
-    fn last_will_text(&self) -> Option<String> {
+    /// What the holder left behind, in one sentence.
+    pub(crate) fn last_will_said(&self) -> Option<String> {
         let will = &self.last_will;
         let mut said = Vec::new();
         if let Some(at) = &will.stop_requested {

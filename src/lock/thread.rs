@@ -3,8 +3,11 @@
 //! The store is made on the runtime's blocking pool, because credential plugins run then and may hang. The runtime is
 //! never waited for at the end: a look-up that hangs in the resolver cannot be cancelled, and would hold up the exit.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tokio::runtime::Runtime;
+
 use crate::failure::{Code, Failure};
-use crate::lock::change::Change;
 use crate::lock::driver::{Command, Driver, Ends, Left};
 use crate::lock::protocol::{ClaimError, Lost, Released};
 use crate::lock::store::LeaseStore;
@@ -18,23 +21,10 @@ where
     D: FnOnce(Ends) -> Driver + Send + 'static,
 {
     let started = std::thread::Builder::new().name("lock".to_owned()).spawn(move || {
-        let _alarm = Alarm(ends.changes.clone());
         keep(make_store, driver, ends, timing);
     });
     // The thread is not joined: it ends by itself after the release, and nothing may wait for it before.
     drop(started);
-}
-
-/// Tells of a panic, which is a bug: the run must not go on believing in a lock that nobody renews.
-struct Alarm(tokio::sync::mpsc::UnboundedSender<Change>);
-
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let bug = Failure::new(Code::Internal, "the thread that keeps the lock has panicked");
-            drop(self.0.send(Change::Lost(Lost::Broken(bug))));
-        }
-    }
 }
 
 fn keep<S, F, D>(make_store: F, driver: D, mut ends: Ends, timing: Timing)
@@ -53,11 +43,23 @@ where
     let mut waiting = Vec::new();
     let making = runtime.spawn_blocking(make_store);
     match runtime.block_on(prepared(making, &mut ends, &mut waiting, timing)) {
-        Prepared::Store(store) => runtime.block_on(driver(ends).run(&store, waiting)),
+        Prepared::Store(store) => drive(&runtime, &mut driver(ends), &store, waiting),
         Prepared::Failed(failure) => refuse(&mut ends, waiting, &failure),
         Prepared::NotNeeded => give_up(&mut ends, waiting),
     }
     runtime.shutdown_background();
+}
+
+/// Works until the lock is given back, or left. A panic is a bug: the run must not go on believing in a lock that nobody
+/// renews. But what was claimed, or may have been, is still looked for when the run asks for its release. The second
+/// panic is the end, and all that is left to say is that nobody knows.
+fn drive<S: LeaseStore>(runtime: &Runtime, driver: &mut Driver, store: &S, waiting: Vec<Command>) {
+    // What the driver knew is not looked at again.
+    if catch_unwind(AssertUnwindSafe(|| runtime.block_on(driver.run(store, waiting)))).is_ok() {
+        return;
+    }
+    let asked = driver.wreck(&Failure::new(Code::Internal, "the thread that keeps the lock has panicked"));
+    drop(catch_unwind(AssertUnwindSafe(|| runtime.block_on(driver.run(store, asked)))));
 }
 
 /// What came of making the store.

@@ -115,13 +115,18 @@ impl Timing {
         i32::try_from(seconds.max(1)).unwrap_or(i32::MAX)
     }
 
+    /// How long a Lease counts after its last renewal.
+    pub fn validity(self) -> Duration {
+        self.0.validity
+    }
+
     /// From one renewal to the next.
     pub fn renew_every(self) -> Duration {
         self.0.renew_every
     }
 
     /// The longest that one request may take.
-    pub fn request_timeout(self) -> Duration {
+    pub const fn request_timeout(self) -> Duration {
         self.0.request_timeout
     }
 

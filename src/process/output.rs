@@ -13,6 +13,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use crate::redact::without_noise;
+
 /// The longest piece of a line, in bytes.
 pub(crate) const PIECE: usize = 8 * 1024;
 
@@ -177,7 +179,10 @@ fn piece(bytes: &[u8], first: bool, more: bool) -> Piece<'_> {
         Ok(text) => (Cow::Borrowed(text), false),
         Err(_) => (Cow::Owned(String::from_utf8_lossy(bytes).into_owned()), true),
     };
-    let text = if needs_cleaning(&text) { Cow::Owned(clean(&text)) } else { text };
+    let text = match text {
+        Cow::Borrowed(text) => without_noise(text),
+        Cow::Owned(text) => Cow::Owned(without_noise(&text).into_owned()),
+    };
     Piece { text, lossy, first, more }
 }
 
@@ -187,56 +192,6 @@ fn last_overwrite(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|byte| *byte != b'\r').map_or(0, |last| last + 1);
     let shown = &bytes[..end];
     shown.iter().rposition(|byte| *byte == b'\r').map_or(shown, |at| &shown[at + 1..])
-}
-
-fn needs_cleaning(text: &str) -> bool {
-    // Bytes of characters beyond ASCII are never below 0x80, so one look at the bytes finds every old control
-    // character; those of U+0080 to U+009F begin with 0xC2.
-    text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) || (!text.is_ascii() && text.chars().any(is_control))
-}
-
-fn is_control(character: char) -> bool {
-    character.is_control() && character != '\t'
-}
-
-/// Takes control sequences out, and every other control character but tabs.
-fn clean(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        match character {
-            '\u{1b}' => match characters.next() {
-                Some('[') => {
-                    // Parameters and intermediates, up to a final character.
-                    characters.by_ref().find(|next| ('@'..='~').contains(next));
-                }
-                Some(']' | 'P' | 'X' | '^' | '_') => skip_string(&mut characters),
-                // Other sequences have one character, or one more after these.
-                Some('(' | ')' | '*' | '+' | '#' | '%' | ' ') => {
-                    characters.next();
-                }
-                Some(_) | None => {}
-            },
-            '\u{9b}' => {
-                characters.by_ref().find(|next| ('@'..='~').contains(next));
-            }
-            _ if is_control(character) => {}
-            _ => kept.push(character),
-        }
-    }
-    kept
-}
-
-/// Skips a string such as a title or a link, up to BEL or `ESC \`.
-fn skip_string(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
-    while let Some(next) = characters.next() {
-        if next == '\u{7}' || next == '\u{9c}' {
-            return;
-        }
-        if next == '\u{1b}' && characters.next_if_eq(&'\\').is_some() {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]

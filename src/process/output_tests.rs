@@ -163,7 +163,27 @@ fn bytes_without_sense_are_read_to_their_end() {
         let mut printed = Printed::new();
         printed.print(&bytes);
         for (text, _) in printed.finished() {
-            assert!(!text.chars().any(is_control));
+            assert!(!text.chars().any(|character| character.is_control() && character != '\t'));
+        }
+    }
+}
+
+#[test]
+fn a_secret_with_colour_in_it_is_not_cut_in_two() {
+    let redactor = crate::redact::Redactor::default();
+    redactor.add("password", "zebra-crossing");
+    for colour in ["", "\x1b[1;31m", "\x1b]8;;http://127.0.0.1/\x07", "\0", "\\u001b[0m"] {
+        let secret = format!("zebra{colour}-cross{colour}ing");
+        for before in 0..=secret.len() + 2 {
+            let line = format!("{}{secret}{}\n", "x".repeat(PIECE - before), "y".repeat(PIECE));
+            let mut printed = Printed::new();
+            printed.print(line.as_bytes());
+            let mut pieces: Vec<String> = Vec::new();
+            let mut hide = |piece: Piece<'_>| pieces.push(redactor.text(&piece.text).into_owned());
+            while printed.lines.read(|line, at| redactor.safe_cut(line, at), &mut hide).expect("readable") > 0 {}
+            assert!(pieces.len() > 1, "the line is longer than a piece");
+            let shown = pieces.concat();
+            assert_eq!(shown.trim_matches(['x', 'y']), "[redacted]", "{colour:?}, {before} bytes before the border");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use serde::Deserialize;
 
+use crate::event::ProcessOutput;
 use crate::event::text::plain;
 
 /// The end of what tools printed in one step, within a number of bytes.
@@ -15,20 +16,36 @@ pub(crate) struct Tail {
     most_bytes: usize,
     /// How many lines came before those that are kept.
     left_out: u64,
-    /// The last line goes on in the next piece.
-    open: bool,
+    /// How the last piece ended.
+    last: PieceEnd,
+}
+
+/// How a piece of output ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PieceEnd {
+    /// With its line.
+    Line,
+    /// In the middle of a line, which goes on in the next piece.
+    Middle,
+}
+
+impl PieceEnd {
+    /// The end of what an event carries.
+    pub(crate) fn of(output: &ProcessOutput) -> PieceEnd {
+        if output.more { PieceEnd::Middle } else { PieceEnd::Line }
+    }
 }
 
 impl Tail {
     pub(crate) fn new(most_bytes: usize) -> Tail {
-        Tail { lines: VecDeque::new(), bytes: 0, most_bytes, left_out: 0, open: false }
+        Tail { lines: VecDeque::new(), bytes: 0, most_bytes, left_out: 0, last: PieceEnd::Line }
     }
 
-    /// Takes one piece of output. `more` says that the line goes on in the next one.
-    pub(crate) fn push(&mut self, text: &str, more: bool) {
+    /// Takes one piece of output.
+    pub(crate) fn push(&mut self, text: &str, end: PieceEnd) {
         let text = readable(text);
         match self.lines.back_mut() {
-            Some(last) if self.open => {
+            Some(last) if self.last == PieceEnd::Middle => {
                 // One endless line is kept to its first pieces: it is no use to a reader beyond them.
                 if last.len() + text.len() <= self.most_bytes / 2 {
                     last.push_str(&text);
@@ -40,7 +57,7 @@ impl Tail {
                 self.lines.push_back(text.into_owned());
             }
         }
-        self.open = more;
+        self.last = end;
         while self.bytes > self.most_bytes && self.lines.len() > 1 {
             let line = self.lines.pop_front().expect("more than one line");
             self.bytes -= line.len() + 1;
@@ -96,7 +113,7 @@ mod tests {
     fn the_end_is_kept_and_what_is_missing_is_counted() {
         let mut tail = Tail::new(12);
         for line in ["one", "two", "three", "four"] {
-            tail.push(line, false);
+            tail.push(line, PieceEnd::Line);
         }
         assert_eq!(tail.text(), "[2 earlier lines are left out]\nthree\nfour\n");
         let (before, lines) = tail.last(1);
@@ -106,12 +123,12 @@ mod tests {
     #[test]
     fn pieces_of_a_line_are_joined_and_an_endless_line_is_not_kept_whole() {
         let mut tail = Tail::new(40);
-        tail.push("a", true);
-        tail.push("b", false);
-        tail.push("c", false);
+        tail.push("a", PieceEnd::Middle);
+        tail.push("b", PieceEnd::Line);
+        tail.push("c", PieceEnd::Line);
         assert_eq!(tail.text(), "ab\nc\n");
         for _ in 0..100 {
-            tail.push("0123456789", true);
+            tail.push("0123456789", PieceEnd::Middle);
         }
         assert!(tail.text().len() < 40, "{}", tail.text());
     }

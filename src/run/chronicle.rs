@@ -67,6 +67,17 @@ impl Chronicle {
         self.journal.settle_reports(limit).await
     }
 
+    /// See [`Journal::written`].
+    pub fn written(&self, limit: Duration) -> impl Future<Output = ()> + use<> {
+        self.journal.written(limit)
+    }
+
+    /// See [`Journal::conclude`].
+    pub async fn conclude(&mut self, event: Event, limit: Duration) -> Vec<Unwritten> {
+        self.tally.take(&event, self.clock.now());
+        self.journal.conclude(event, limit).await
+    }
+
     /// See [`Journal::flush`].
     pub async fn flush(&mut self, limit: Duration) {
         self.journal.flush(limit).await;

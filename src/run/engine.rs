@@ -10,14 +10,15 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use crate::clock::Instant;
 use crate::event::{self, Event, SignalEffect, StopCause, StopManner};
 use crate::failure::{Code, Failure};
+use crate::lock::Change;
 use crate::process::{Directly, Stopper};
 use crate::run::link::{Ear, Mouth};
-use crate::run::machine::{Effect, Input, Machine, Remains, Strength};
+use crate::run::machine::{Effect, Input, Lock, Machine, Remains, Strength};
 use crate::run::mishap::caught;
 use crate::run::translate::{self, Place, millis};
 use crate::run::work::{Done, Stirred, Work};
 use crate::run::{Answer, Asked, Chronicle, Word};
-use crate::signal::{Signals, StopSignal};
+use crate::signal::{Kind, Signals, StopSignal};
 use crate::step::{Outcome, UpdatesReceiver};
 
 /// How often a step that is still at work is said to be.
@@ -56,7 +57,7 @@ enum Woken {
 
 impl Engine {
     pub(crate) fn new(work: Work, told: Chronicle, stopper: Stopper) -> (Engine, Vec<Effect>) {
-        let (machine, effects) = Machine::new(work.steps(), work.closes());
+        let (machine, effects) = Machine::new(work.shape());
         (Engine { work, told, stopper, machine, at: None, heard: Vec::new() }, effects)
     }
 
@@ -138,8 +139,8 @@ impl Engine {
             Woken::Signal(signal) => {
                 let asked = Asked { signal: signal.signal.name().to_owned(), pid: signal.pid, uid: signal.uid };
                 let strength = match signal.signal {
-                    crate::signal::Kind::Quit => Strength::Force,
-                    _ => Strength::Graceful,
+                    Kind::Quit => Strength::Force,
+                    Kind::Interrupt | Kind::Terminate | Kind::HangUp => Strength::Graceful,
                 };
                 self.asked(Some(&asked), StopCause::Signal, strength, Directly::Yes)
             }
@@ -164,6 +165,7 @@ impl Engine {
                 self.asked(None, StopCause::FrontGone, Strength::Graceful, Directly::No)
             }
             Woken::Tick => {
+                self.work.tell_waiting(&mut self.told);
                 if let Some((place, began)) = &self.at {
                     let id = place.id.clone();
                     let took = self.told.now().since(*began);
@@ -191,7 +193,7 @@ impl Engine {
                 self.stopper.force(self.told.now());
             }
             Effect::Close => self.work.close(),
-            Effect::Release => self.work.release(),
+            Effect::Release => self.work.release(&mut self.told),
             Effect::Leave if self.machine.asked() == Some(Strength::Force) => {
                 self.work.leave("the run was ended by force");
             }
@@ -206,7 +208,15 @@ impl Engine {
             (Done::Step(_, outcome), Some((place, began))) => {
                 Some((place.finished(outcome, self.told.now().since(began)), place))
             }
-            (_, at) => {
+            (
+                Done::Prepared(_)
+                | Done::Fenced(_)
+                | Done::Step(..)
+                | Done::Closed(_)
+                | Done::Released(..)
+                | Done::Left(_),
+                at,
+            ) => {
                 self.at = at;
                 None
             }
@@ -227,7 +237,11 @@ impl Engine {
         self.told.tell(step.as_deref(), event);
     }
 
-    fn lock_changed(&mut self, change: crate::lock::Change) -> Vec<Effect> {
+    fn lock_changed(&mut self, change: Change) -> Vec<Effect> {
+        // The keeper breaks: who does not have the lock (yet, or any more) cannot lose it.
+        if matches!(change, Change::Lost(_)) && self.machine.lock() != Lock::Held {
+            return Vec::new();
+        }
         let during = self.at.as_ref().map(|(place, _)| place.title.clone());
         match self.work.heed_lock(change, during.as_deref(), &mut self.told) {
             Some(failure) => {
@@ -263,7 +277,7 @@ impl Engine {
             );
         }
         if new {
-            self.work.note_stop(by, directly);
+            self.work.note_stop(by, strength, directly);
             let manner = if strength == Strength::Force { StopManner::Force } else { StopManner::Graceful };
             self.tell_stop(by, cause, manner);
         }

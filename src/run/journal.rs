@@ -1,13 +1,14 @@
 //! The only maker of envelopes: numbers the events, stamps them, hides what is secret, and hands them on.
 //!
 //! Rendering and writing happen on a thread of their own, so a blocked disk delays neither a signal nor a renewal.
-//! Facts are never dropped. What tools print is, when the disk cannot keep up: it is counted, and the count is an
-//! event.
+//! Facts are never dropped. What tools print is, when the disk cannot keep up or is full: it is counted, and the count
+//! is an event. So what waits for the disk stays within a bound.
 //!
 //! The directory holds some ballast; at the first "disk full" it is deleted, so that the verdict still finds room.
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::future::Future;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,14 +23,16 @@ use tokio::sync::oneshot;
 use crate::clock::{Clock, Instant};
 use crate::event::{Envelope, Event, Hide, OutputDropped};
 use crate::redact::{Redactor, is_secret_key};
-use crate::run::reports::{Answers, Reports, Roll, Unwritten};
+use crate::run::reports::{Answers, Kind, Reports, Roll, Unwritten};
 
 /// The ballast's name in the run directory.
 pub(crate) const BALLAST: &str = "ballast";
 /// Its size in bytes: enough for the last events of any run.
 const BALLAST_SIZE: usize = 256 * 1024;
-/// How many pieces of output may wait for the disk before more of them are dropped. A piece is at most 8 KiB.
+/// How many pieces of output may wait to be made into lines before more of them are dropped. A piece is at most 8 KiB.
 const BACKLOG: usize = 4096;
+/// How many bytes of lines may wait for a disk that takes none before output is dropped.
+const UNWRITTEN: usize = 1 << 20;
 
 /// Makes the run's ballast. A run directory without room for it has none for a run.
 ///
@@ -73,16 +76,35 @@ pub struct Journal {
     clock: Arc<dyn Clock>,
     seq: u64,
     dropped: u64,
-    waiting: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
     desk: mpsc::Sender<Order>,
     roll: Roll,
 }
 
+/// What waits for the disk.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Pieces of output of which no line was made yet.
+    pieces: AtomicUsize,
+    /// Bytes of lines that the disk did not take.
+    bytes: AtomicUsize,
+}
+
+impl Waiting {
+    /// Whether more output of tools would be too much.
+    fn is_full(&self) -> bool {
+        self.pieces.load(Ordering::Relaxed) > BACKLOG || self.bytes.load(Ordering::Relaxed) > UNWRITTEN
+    }
+}
+
 enum Order {
-    Tell(Box<Told>),
+    Tell(Arc<Told>),
+    Offer(Arc<Told>, Kind, Answers),
+    Keep(Arc<Told>),
     Flush(oneshot::Sender<()>),
+    Written(oneshot::Sender<()>),
     Reports(Answers),
-    SettleNow(mpsc::Sender<()>, Roll, Duration),
+    SettleNow(mpsc::Sender<Vec<Unwritten>>, Roll, Duration),
 }
 
 /// An event with its place in the journal.
@@ -101,25 +123,27 @@ impl Journal {
     /// When the file cannot be opened or the thread cannot be started.
     pub fn open(path: &Path, voice: Voice, reports: Reports) -> io::Result<Journal> {
         let file = File::options().create(true).append(true).open(path)?;
-        let waiting = Arc::new(AtomicUsize::new(0));
+        Journal::on(file, path.with_file_name(BALLAST), voice, reports)
+    }
+
+    fn on(paper: impl Paper, ballast: PathBuf, voice: Voice, reports: Reports) -> io::Result<Journal> {
+        let waiting = Arc::new(Waiting::default());
         let (desk, orders) = mpsc::channel();
         let Voice { run, began, clock, redactor, seq } = voice;
         let roll = reports.roll();
-        let writer =
-            Desk { run, redactor, file, ballast: path.with_file_name(BALLAST), unwritten: Vec::new(), reports };
-        let counter = waiting.clone();
-        thread::Builder::new().name("journal".to_owned()).spawn(move || writer.work(&orders, &counter))?;
+        let writer = Desk { run, redactor, paper, ballast, unwritten: Vec::new(), waiting: waiting.clone(), reports };
+        thread::Builder::new().name("journal".to_owned()).spawn(move || writer.work(&orders))?;
         Ok(Journal { began, clock, seq, dropped: 0, waiting, desk, roll })
     }
 
     /// Tells one fact. Never blocks and never fails.
     pub fn tell(&mut self, step: Option<&str>, event: Event) {
         if matches!(event, Event::ProcessOutput(_)) {
-            if self.waiting.load(Ordering::Relaxed) > BACKLOG {
+            if self.waiting.is_full() {
                 self.dropped += 1;
                 return;
             }
-            self.waiting.fetch_add(1, Ordering::Relaxed);
+            self.waiting.pieces.fetch_add(1, Ordering::Relaxed);
         }
         if self.dropped > 0 {
             let lines = std::mem::take(&mut self.dropped);
@@ -128,12 +152,36 @@ impl Journal {
         self.hand_over(step, event);
     }
 
+    /// Tells the last event of the run, which says how the reports are: so they take it first, the JUnit report before
+    /// the events file, because that can be written anew. When one of them could not, the event is not in the journal
+    /// and what is wrong comes back; then it is not true any more. Waits at most this long for each.
+    pub async fn conclude(&mut self, event: Event, limit: Duration) -> Vec<Unwritten> {
+        let told = Arc::new(self.told(None, event));
+        for kind in [Kind::Junit, Kind::Events] {
+            let (answers, seen) = tokio::sync::mpsc::unbounded_channel();
+            if self.desk.send(Order::Offer(told.clone(), kind, answers)).is_ok() {
+                let unwritten = self.roll.call(seen, limit).await;
+                if !unwritten.is_empty() {
+                    return unwritten;
+                }
+            }
+        }
+        self.seq += 1;
+        let _ = self.desk.send(Order::Keep(told));
+        Vec::new()
+    }
+
     fn hand_over(&mut self, step: Option<&str>, event: Event) {
-        let elapsed = self.clock.now().since(self.began);
-        let told = Told { seq: self.seq, time: self.clock.wall(), elapsed, step: step.map(str::to_owned), event };
+        let told = self.told(step, event);
         self.seq += 1;
         // The thread ends only with the process; an event that it cannot take has nowhere else to go.
-        let _ = self.desk.send(Order::Tell(Box::new(told)));
+        let _ = self.desk.send(Order::Tell(Arc::new(told)));
+    }
+
+    /// What would be the next event.
+    fn told(&self, step: Option<&str>, event: Event) -> Told {
+        let elapsed = self.clock.now().since(self.began);
+        Told { seq: self.seq, time: self.clock.wall(), elapsed, step: step.map(str::to_owned), event }
     }
 
     /// Since when the run is at work.
@@ -152,14 +200,27 @@ impl Journal {
     }
 
     /// [`Journal::settle_reports`] and [`Journal::flush`] without a runtime.
-    pub fn settle_now(&mut self, limit: Duration) {
+    pub fn settle_now(&mut self, limit: Duration) -> Vec<Unwritten> {
         let (done, seen) = mpsc::channel();
-        if self.desk.send(Order::SettleNow(done, self.roll.clone(), limit)).is_ok() {
-            let _ = seen.recv_timeout(limit + limit);
+        match self.desk.send(Order::SettleNow(done, self.roll.clone(), limit)) {
+            Ok(()) => seen.recv_timeout(limit + limit).unwrap_or_default(),
+            Err(_) => Vec::new(),
         }
     }
 
-    /// Waits until everything told so far is in the file, at most this long.
+    /// Waits until everything told so far was handed to the operating system, at most this long: then it outlives this
+    /// process, and whoever takes over reads it.
+    pub fn written(&self, limit: Duration) -> impl Future<Output = ()> + use<> {
+        let (done, seen) = oneshot::channel();
+        let sent = self.desk.send(Order::Written(done));
+        async move {
+            if sent.is_ok() {
+                let _ = tokio::time::timeout(limit, seen).await;
+            }
+        }
+    }
+
+    /// Waits until everything told so far is on the disk, at most this long.
     pub async fn flush(&mut self, limit: Duration) {
         let (done, seen) = oneshot::channel();
         if self.desk.send(Order::Flush(done)).is_ok() {
@@ -174,52 +235,88 @@ fn is_out_of_room(error: &io::Error) -> bool {
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
+/// What a journal is written on.
+trait Paper: Write + Send + 'static {
+    /// Waits until all of it is on the disk.
+    fn settle(&mut self) -> io::Result<()>;
+}
+
+impl Paper for File {
+    fn settle(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
 /// The writing thread's own.
-struct Desk {
+struct Desk<P> {
     run: String,
     redactor: Redactor,
-    file: File,
+    paper: P,
     ballast: PathBuf,
     unwritten: Vec<u8>,
+    waiting: Arc<Waiting>,
     reports: Reports,
 }
 
-impl Desk {
-    fn work(mut self, orders: &mpsc::Receiver<Order>, waiting: &AtomicUsize) {
+impl<P: Paper> Desk<P> {
+    fn work(mut self, orders: &mpsc::Receiver<Order>) {
         let mut line = String::new();
         while let Ok(order) = orders.recv() {
             match order {
                 Order::Tell(told) => {
-                    let Told { seq, time, elapsed, step, event } = &*told;
-                    Envelope::new(*seq, *time, *elapsed, &self.run, step.as_deref(), event)
-                        .render_into(&self.redactor, &mut line);
-                    self.unwritten.extend_from_slice(line.as_bytes());
-                    self.write();
+                    self.render(&told, &mut line);
+                    self.keep(&line);
                     self.reports.heed(&line);
-                    if matches!(event, Event::ProcessOutput(_)) {
-                        waiting.fetch_sub(1, Ordering::Relaxed);
+                    if matches!(told.event, Event::ProcessOutput(_)) {
+                        self.waiting.pieces.fetch_sub(1, Ordering::Relaxed);
                     }
+                }
+                Order::Offer(told, kind, answers) => {
+                    self.render(&told, &mut line);
+                    self.reports.heed_by(kind, &line);
+                    self.reports.settle(move |said| drop(answers.send(said)));
+                }
+                Order::Keep(told) => {
+                    self.render(&told, &mut line);
+                    self.keep(&line);
                 }
                 Order::Reports(answers) => self.reports.settle(move |said| drop(answers.send(said))),
                 Order::SettleNow(done, mut roll, limit) => {
+                    self.flush();
+                    let _ = done.send(self.reports.settle_now(&mut roll, limit));
+                }
+                Order::Written(done) => {
                     self.write();
-                    let _ = self.file.sync_data();
-                    let _ = self.reports.settle_now(&mut roll, limit);
                     let _ = done.send(());
                 }
                 Order::Flush(done) => {
-                    self.write();
-                    let _ = self.file.sync_data();
+                    self.flush();
                     let _ = done.send(());
                 }
             }
         }
     }
 
+    fn render(&self, told: &Told, line: &mut String) {
+        let Told { seq, time, elapsed, step, event } = told;
+        Envelope::new(*seq, *time, *elapsed, &self.run, step.as_deref(), event).render_into(&self.redactor, line);
+    }
+
+    fn keep(&mut self, line: &str) {
+        self.unwritten.extend_from_slice(line.as_bytes());
+        self.write();
+        self.waiting.bytes.store(self.unwritten.len(), Ordering::Relaxed);
+    }
+
+    fn flush(&mut self) {
+        self.write();
+        let _ = self.paper.settle();
+    }
+
     /// Writes what it can. The rest stays and is tried again with the next line, so the file has whole lines in order.
     fn write(&mut self) {
         while !self.unwritten.is_empty() {
-            match self.file.write(&self.unwritten) {
+            match self.paper.write(&self.unwritten) {
                 Ok(written) => drop(self.unwritten.drain(..written)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_out_of_room(&error) && self.drop_ballast() => {}
@@ -232,3 +329,7 @@ impl Desk {
         std::fs::remove_file(&self.ballast).is_ok()
     }
 }
+
+#[cfg(test)]
+#[path = "journal_tests.rs"]
+mod tests;

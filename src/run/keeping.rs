@@ -1,18 +1,19 @@
 //! The run's side of the lock: asks for it, and turns what the keeper says into events and into the verdict.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::interval;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Instant};
+use crate::cluster::CONNECT_LIMIT;
 use crate::event::{self, Event, LockEnd};
 use crate::failure::{Code, Failure};
 use crate::lock::{
-    self, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, Lost, Observation, Released, Request, Timing,
-    message, notes,
+    self, Act, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, Lost, Observation, Released, Request, Timing,
+    Waits, message, notes,
 };
 use crate::process::StopWatch;
 use crate::run::chronicle::Chronicle;
@@ -54,6 +55,7 @@ impl End {
     }
 
     pub(crate) fn take_release(&mut self, released: &Released, ours: &HolderId) {
+        let last_seen = |lost: &Lost| holder_after(lost, ours);
         let ours = Some(ours.to_string());
         (self.lock, self.holder) = match released {
             Released::NeverTaken => {
@@ -61,14 +63,14 @@ impl End {
             }
             Released::Deleted | Released::Emptied(_) | Released::AlreadyGone => (LockEnd::Released, None),
             Released::NotOurs { holder } => (LockEnd::Lost, holder.clone()),
-            Released::Lost(lost) => (LockEnd::Lost, holder_after(lost)),
+            Released::Lost(lost) => (LockEnd::Lost, last_seen(lost)),
             Released::Left(_) => (LockEnd::Left, ours),
             Released::Unknown { .. } => (LockEnd::Unknown, ours),
         };
     }
 
-    pub(crate) fn lose(&mut self, lost: &Lost) {
-        (self.lock, self.holder) = (LockEnd::Lost, holder_after(lost));
+    pub(crate) fn lose(&mut self, lost: &Lost, ours: &HolderId) {
+        (self.lock, self.holder) = (LockEnd::Lost, holder_after(lost, ours));
     }
 
     pub(crate) fn leave(&mut self, ours: &HolderId, why: &str, told: &mut Chronicle) {
@@ -77,10 +79,13 @@ impl End {
     }
 }
 
-fn holder_after(lost: &Lost) -> Option<String> {
+/// Whose name the Lease bore when it was last seen. A run that could not renew has seen nobody else's, and may not say
+/// that nobody holds it.
+fn holder_after(lost: &Lost, ours: &HolderId) -> Option<String> {
     match lost {
         Lost::Taken { by } => Some(by.clone()),
-        Lost::Gone | Lost::Expired { .. } | Lost::Unsure { .. } | Lost::Broken(_) => None,
+        Lost::Gone => None,
+        Lost::Expired { .. } | Lost::Unsure { .. } | Lost::Broken(_) => Some(ours.to_string()),
     }
 }
 
@@ -105,35 +110,60 @@ pub(crate) fn request(spec: &Spec, holder: &HolderId) -> Request {
     Request { holder: holder.clone(), instance: spec.instance().map(str::to_owned), notes: said }
 }
 
+// A connection that hangs has to be told as such, and not as a request without an answer.
+const _: () = assert!(CONNECT_LIMIT.as_millis() < Timing::STANDARD.request_timeout().as_millis());
+
 /// Starts the keeper, with a client of its own.
 pub(crate) fn start(means: &Means, request: Request, clock: Arc<dyn Clock>) -> (Keeper, Changes) {
     let connection = means.cluster.connection().clone();
     let make = move || connection.client_now().map(|client| LeaseApi::new(client, Timing::STANDARD));
     let mut keeper = Keeper::start(make, request, Timing::STANDARD, clock);
-    let changes = Changes { seen: None, more: keeper.changes() };
+    let changes = Changes { order: Order::ClaimFirst, kept_back: VecDeque::new(), more: keeper.changes() };
     (keeper, changes)
 }
 
-/// What the keeper tells, of which the next can be looked at before it is taken.
+/// What the keeper tells. Until it was told what came of the claim, only that the claim waits is passed on: what happens
+/// to a lock is told after that it is ours.
 pub(crate) struct Changes {
-    seen: Option<Change>,
+    order: Order,
+    kept_back: VecDeque<Change>,
     more: UnboundedReceiver<Change>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    ClaimFirst,
+    AsTheyCome,
+}
+
 impl Changes {
-    /// Takes the next change. Safe to drop at any point.
-    pub(crate) async fn next(&mut self) -> Option<Change> {
-        match self.seen.take() {
-            Some(seen) => Some(seen),
-            None => self.more.recv().await,
-        }
+    /// What came of the claim was told.
+    pub(crate) fn claim_is_told(&mut self) {
+        self.order = Order::AsTheyCome;
     }
 
-    async fn peek(&mut self) -> Option<&Change> {
-        if self.seen.is_none() {
-            self.seen = self.more.recv().await;
+    /// Takes the next change. Safe to drop at any point.
+    pub(crate) async fn next(&mut self) -> Option<Change> {
+        if self.order == Order::AsTheyCome
+            && let Some(change) = self.kept_back.pop_front()
+        {
+            return Some(change);
         }
-        self.seen.as_ref()
+        loop {
+            let change = self.more.recv().await?;
+            match (self.order, change) {
+                (Order::AsTheyCome, change) | (Order::ClaimFirst, change @ Change::Waiting { .. }) => {
+                    return Some(change);
+                }
+                (
+                    Order::ClaimFirst,
+                    change @ (Change::Renewed { .. }
+                    | Change::RenewalFailed { .. }
+                    | Change::Lost(_)
+                    | Change::Releasing { .. }),
+                ) => self.kept_back.push_back(change),
+            }
+        }
     }
 }
 
@@ -195,13 +225,7 @@ impl Claim {
 }
 
 /// Claims the lock, and renews it once. A stop gives the claim up; the release settles what came of it.
-pub(crate) async fn claim(
-    keeper: &Keeper,
-    changes: &mut Changes,
-    mut stop: StopWatch,
-    context: &str,
-    clock: &dyn Clock,
-) -> (Claim, Outcome) {
+pub(crate) async fn claim(keeper: &Keeper, mut stop: StopWatch, context: &str, clock: &dyn Clock) -> (Claim, Outcome) {
     let began = clock.now();
     let answer = tokio::select! {
         biased;
@@ -214,7 +238,7 @@ pub(crate) async fn claim(
     let waited = clock.now().since(began);
     match answer {
         Ok(claimed) => {
-            let outcome = match first_renewal(keeper, changes, stop).await {
+            let outcome = match first_renewal(keeper, stop).await {
                 Some(forbidden) => Outcome::Failed(forbidden),
                 // `lock.claimed` says it all.
                 None => Outcome::Done(String::new()),
@@ -227,15 +251,12 @@ pub(crate) async fn claim(
 
 /// An account that may claim the lock and not renew it would lose it in the middle of its work, so it is told before
 /// anything is begun. Whatever else goes wrong may go well the next time.
-async fn first_renewal(keeper: &Keeper, changes: &mut Changes, mut stop: StopWatch) -> Option<Failure> {
+async fn first_renewal(keeper: &Keeper, mut stop: StopWatch) -> Option<Failure> {
     keeper.note(BTreeMap::new());
     tokio::select! {
         biased;
         _ = stop.asked() => None,
-        change = changes.peek() => match change {
-            Some(Change::RenewalFailed { failure, .. }) if failure.code == Code::Forbidden => Some(failure.clone()),
-            Some(_) | None => None,
-        },
+        renewal = keeper.renewal() => renewal.err().filter(|failure| failure.code == Code::Forbidden),
     }
 }
 
@@ -314,9 +335,41 @@ pub(crate) fn lost_during(step: &str, lost: &Lost) -> Failure {
 }
 
 /// `lock.lost`.
-pub(crate) fn tell_loss(lost: &Lost, failure: &Failure, told: &mut Chronicle) {
-    let event = event::LockLost { holder: holder_after(lost), text: failure.message.clone() };
+pub(crate) fn tell_loss(lost: &Lost, ours: &HolderId, failure: &Failure, told: &mut Chronicle) {
+    let event = event::LockLost { holder: holder_after(lost, ours), text: failure.message.clone() };
     told.tell(None, Event::LockLost(event));
+}
+
+/// What a claim or a release waits for, since it began.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// Which of the two.
+    pub(crate) act: Act,
+    /// The last that was heard.
+    pub(crate) why: Waits,
+}
+
+impl Waiting {
+    /// `lock.waiting`.
+    pub(crate) fn tell(&self, since: Instant, told: &mut Chronicle) {
+        let now = told.now();
+        let (act, step) = match self.act {
+            Act::Claim => (event::LockAct::Claim, Some("claim-the-cluster")),
+            Act::Release => (event::LockAct::Release, None),
+        };
+        let why = match &self.why {
+            Waits::NoAnswer(failure) => failure.message.clone(),
+            Waits::LateClaim { look_at } => match look_at.since(now).as_secs() {
+                0 => "a claim that had no answer may still arrive, and is looked for now".to_owned(),
+                _ => format!(
+                    "a claim that had no answer may still arrive, and is looked for in {}",
+                    crate::clock::human(look_at.since(now))
+                ),
+            },
+        };
+        let waited_ms = millis(now.since(since));
+        told.tell(step, Event::LockWaiting(event::LockWaiting { act, why, waited_ms }));
+    }
 }
 
 /// What a change that is not the loss is told as.
@@ -329,7 +382,7 @@ pub(crate) fn tell_change(change: &Change, told: &mut Chronicle) {
             why: failure.message.clone(),
             valid_for_ms: millis(Timing::STANDARD.lost_after().saturating_sub(*age)),
         }),
-        Change::Releasing { .. } | Change::Lost(_) => return,
+        Change::Waiting { .. } | Change::Releasing { .. } | Change::Lost(_) => return,
     };
     told.tell(None, event);
 }

@@ -9,8 +9,8 @@
 //!                  └────────────┴── stop, failure, loss ───────┘
 //! ```
 //!
-//! Invariants, each a test: a step begins only after its fence held (once the lock was claimed); nothing of ours is
-//! written after the lock was lost; the lock is released on every way out but force and loss; there is one end.
+//! Invariants, each a test: a step begins only after its fence held (once the lock was claimed); no step and no closing
+//! act begins after the lock was lost; every way out but force settles where the lock is; there is one end.
 
 use crate::failure::Failure;
 
@@ -34,9 +34,10 @@ pub enum State {
 /// Whether this run has the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lock {
-    /// It has not asked for it, or did not get it.
+    /// It has not asked for it.
     NotTaken,
-    /// It asked and no answer settled it: the release has to look.
+    /// It asks, or did not get it. Whatever it was told in the end, a claim without a definite answer may land late: the
+    /// release has to look, and asks nobody when nothing is in doubt.
     Unsettled,
     /// It holds it.
     Held,
@@ -66,8 +67,6 @@ pub enum StepEnd {
         clean: bool,
         /// The addresses whose end nobody saw.
         unfinished: Vec<String>,
-        /// The claim was given up without a definite answer.
-        unsettled: bool,
     },
     /// It failed.
     Failed {
@@ -75,8 +74,6 @@ pub enum StepEnd {
         failure: Failure,
         /// The failure came from work on the cluster, so that a stop which was asked for meanwhile leaves it half done.
         changing: bool,
-        /// The claim had no definite answer.
-        unsettled: bool,
     },
 }
 
@@ -148,11 +145,30 @@ pub struct Ending {
     pub begun: bool,
 }
 
+/// What a run is made of, as far as the machine needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// How many steps it has.
+    pub steps: usize,
+    /// Which of them claims the lock; none in a dry run.
+    pub claims: Option<usize>,
+    /// What a failure is worth.
+    pub failure: OnFailure,
+}
+
+/// What is done about a failure, once the lock is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFailure {
+    /// It is written down on the cluster.
+    WriteDown,
+    /// Nothing.
+    JustEnd,
+}
+
 /// The machine of one run.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    steps: usize,
-    closes: bool,
+    shape: Shape,
     state: State,
     lock: Lock,
     asked: Option<Strength>,
@@ -160,16 +176,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A run of this many steps. `closes` says whether a failure is written down on the cluster.
-    pub fn new(steps: usize, closes: bool) -> (Machine, Vec<Effect>) {
-        let machine = Machine {
-            steps,
-            closes,
-            state: State::Preparing,
-            lock: Lock::NotTaken,
-            asked: None,
-            ending: Ending::default(),
-        };
+    /// A run of this shape, and what it does first.
+    pub fn new(shape: Shape) -> (Machine, Vec<Effect>) {
+        let machine =
+            Machine { shape, state: State::Preparing, lock: Lock::NotTaken, asked: None, ending: Ending::default() };
         (machine, vec![Effect::Prepare])
     }
 
@@ -201,11 +211,11 @@ impl Machine {
             (State::Preparing, Input::Prepared(Ok(()))) => self.next(0),
             // What was being looked at when a stop came fails for that reason; it says nothing about the surroundings.
             (State::Preparing, Input::Prepared(Err(_))) if self.asked.is_some() => self.next(0),
-            (State::Preparing, Input::Prepared(Err(failure))) => self.fail(failure, false),
+            (State::Preparing, Input::Prepared(Err(failure))) => self.fail(failure),
             (State::Fencing(step), Input::FenceHeld) => self.begin(step),
             (State::Fencing(_), Input::FenceLost(failure)) => {
                 let _ = self.lose(failure);
-                self.finish()
+                self.give_back()
             }
             (State::Working(step), Input::StepEnded(end)) => self.ended(step, end),
             (State::Closing, Input::Closed) => self.give_back(),
@@ -215,13 +225,15 @@ impl Machine {
     }
 
     /// The program itself broke in the middle of an activity. Nothing is done any more but to give the lock back, if
-    /// nothing of the run lives.
+    /// nothing of the run lives. A claim that was under way is looked for like any other.
     pub fn broke(&mut self, failure: Failure, remains: Remains) -> Vec<Effect> {
         self.ending.failure = Some(failure);
         match (self.state, self.lock, remains) {
             // It broke in giving the lock back, which is not tried again.
-            (State::Releasing | State::Finished, ..) | (_, Lock::NotTaken | Lock::Lost, _) => self.finish(),
-            (_, Lock::Held | Lock::Unsettled, Remains::Nothing) => {
+            (State::Releasing | State::Finished, ..) | (_, Lock::NotTaken, _) | (_, Lock::Lost, Remains::Tools) => {
+                self.finish()
+            }
+            (_, Lock::Held | Lock::Unsettled | Lock::Lost, Remains::Nothing) => {
                 self.state = State::Releasing;
                 vec![Effect::Release]
             }
@@ -234,11 +246,8 @@ impl Machine {
 
     fn next(&mut self, step: usize) -> Vec<Effect> {
         // A stop that comes after the last step has ended changes nothing: there is nothing left to stop.
-        if step == self.steps {
+        if step == self.shape.steps || self.ending.lost.is_some() {
             return self.give_back();
-        }
-        if self.ending.lost.is_some() {
-            return self.finish();
         }
         if let Some(strength) = self.asked {
             self.ending.stop = Some(strength);
@@ -256,6 +265,9 @@ impl Machine {
         if self.asked.is_some() || self.ending.lost.is_some() {
             return self.next(step);
         }
+        if self.shape.claims == Some(step) {
+            self.lock = Lock::Unsettled;
+        }
         self.state = State::Working(step);
         vec![Effect::Begin(step)]
     }
@@ -267,49 +279,42 @@ impl Machine {
                 self.lock = Lock::Held;
                 self.next(step + 1)
             }
-            StepEnd::Stopped { clean, unfinished, unsettled } => {
+            StepEnd::Stopped { clean, unfinished } => {
                 self.ending.stop = self.asked.or(self.ending.stop);
                 self.ending.partial |= !clean;
                 self.ending.unfinished.extend(unfinished);
-                self.unsettle(unsettled);
                 self.give_back()
             }
-            StepEnd::Failed { failure, changing, unsettled } => {
+            StepEnd::Failed { failure, changing } => {
                 if self.asked == Some(Strength::Force) || (self.asked.is_some() && changing) {
                     self.ending.stop = self.asked;
                     self.ending.partial |= changing;
                 }
-                self.unsettle(unsettled);
-                self.fail(failure, true)
+                self.fail(failure)
             }
         }
     }
 
-    fn unsettle(&mut self, unsettled: bool) {
-        if unsettled && self.lock == Lock::NotTaken {
-            self.lock = Lock::Unsettled;
-        }
-    }
-
-    fn fail(&mut self, failure: Failure, worked: bool) -> Vec<Effect> {
+    fn fail(&mut self, failure: Failure) -> Vec<Effect> {
         self.ending.failure = Some(failure);
-        let closes = self.closes && worked && self.lock == Lock::Held && self.ending.stop.is_none();
-        if closes && self.asked != Some(Strength::Force) {
+        let closes = self.shape.failure == OnFailure::WriteDown && self.lock == Lock::Held;
+        if closes && self.ending.stop.is_none() && self.asked != Some(Strength::Force) {
             self.state = State::Closing;
             return vec![Effect::Close];
         }
         self.give_back()
     }
 
-    /// Every way out goes through here: the lock is given back unless it is lost, was never taken, or force was asked.
+    /// Every way out goes through here: the lock is given back unless it was never asked for, or force was. A lock that was
+    /// lost is left alone, but for an earlier claim that had no answer and lands late.
     fn give_back(&mut self) -> Vec<Effect> {
         match self.lock {
-            Lock::NotTaken | Lock::Lost => self.finish(),
+            Lock::NotTaken => self.finish(),
             Lock::Held if self.ending.stop == Some(Strength::Force) => {
                 self.state = State::Releasing;
                 vec![Effect::Leave]
             }
-            Lock::Held | Lock::Unsettled => {
+            Lock::Held | Lock::Unsettled | Lock::Lost => {
                 self.state = State::Releasing;
                 vec![Effect::Release]
             }
@@ -342,7 +347,12 @@ impl Machine {
         self.ending.lost = Some(failure);
         match self.state {
             State::Working(_) if self.asked.is_none() => vec![Effect::PassOn(Strength::Graceful)],
-            _ => Vec::new(),
+            State::Working(_)
+            | State::Preparing
+            | State::Fencing(_)
+            | State::Closing
+            | State::Releasing
+            | State::Finished => Vec::new(),
         }
     }
 }
@@ -361,16 +371,18 @@ mod tests {
     }
 
     fn failed(changing: bool) -> Input {
-        Input::StepEnded(StepEnd::Failed { failure: oops(), changing, unsettled: false })
+        Input::StepEnded(StepEnd::Failed { failure: oops(), changing })
     }
 
-    fn stopped(clean: bool, unsettled: bool) -> Input {
-        Input::StepEnded(StepEnd::Stopped { clean, unfinished: Vec::new(), unsettled })
+    fn stopped(clean: bool) -> Input {
+        Input::StepEnded(StepEnd::Stopped { clean, unfinished: Vec::new() })
     }
+
+    const SHAPE: Shape = Shape { steps: 3, claims: Some(0), failure: OnFailure::WriteDown };
 
     /// Plays inputs into a run of three steps whose first claims the lock; returns the machine and all effects.
     fn play(inputs: Vec<Input>) -> (Machine, Vec<Effect>) {
-        let (mut machine, mut effects) = Machine::new(3, true);
+        let (mut machine, mut effects) = Machine::new(SHAPE);
         for input in inputs {
             effects.extend(machine.advance(input));
         }
@@ -419,20 +431,38 @@ mod tests {
         }
         let (mut early, _) = play(Vec::new());
         assert_eq!(early.broke(bug(), Remains::Nothing), [Effect::Finish]);
-        let (mut lost, _) = play(then(vec![Input::FenceHeld, Input::LockLost(lost())]));
-        assert_eq!(lost.broke(bug(), Remains::Nothing), [Effect::Finish]);
         let (mut twice, _) = play(then(vec![Input::FenceHeld]));
         assert_eq!(twice.broke(bug(), Remains::Nothing), [Effect::Release]);
         assert_eq!(twice.broke(bug(), Remains::Nothing), [Effect::Finish]);
     }
 
     #[test]
-    fn a_failed_claim_gives_nothing_back_unless_it_is_unsettled() {
-        for (unsettled, expected) in [(false, Effect::Finish), (true, Effect::Release)] {
-            let end = StepEnd::Failed { failure: oops(), changing: false, unsettled };
-            let (_, effects) = play(vec![Input::Prepared(Ok(())), Input::StepEnded(end)]);
-            assert_eq!(effects.last(), Some(&expected));
+    fn a_program_that_breaks_while_it_claims_looks_for_its_claim() {
+        let bug = || Failure::new(Code::Internal, "a bug");
+        let (mut claiming, _) = play(vec![Input::Prepared(Ok(()))]);
+        assert_eq!(claiming.broke(bug(), Remains::Nothing), [Effect::Release]);
+        assert_eq!(claiming.advance(Input::Released), [Effect::Finish]);
+        let (mut dry, _) = Machine::new(Shape { claims: None, ..SHAPE });
+        dry.advance(Input::Prepared(Ok(())));
+        assert_eq!(dry.broke(bug(), Remains::Nothing), [Effect::Finish]);
+    }
+
+    #[test]
+    fn a_program_that_breaks_after_its_lock_was_lost_still_looks_for_a_late_claim() {
+        let bug = || Failure::new(Code::Internal, "a bug");
+        for (remains, effect) in [(Remains::Nothing, Effect::Release), (Remains::Tools, Effect::Finish)] {
+            let (mut machine, _) = play(then(vec![Input::FenceHeld, Input::LockLost(lost())]));
+            assert_eq!(machine.broke(bug(), remains), [effect]);
         }
+    }
+
+    #[test]
+    fn a_failed_claim_is_settled_and_not_written_down() {
+        let (_, effects) = play(vec![Input::Prepared(Ok(())), failed(false), Input::Released]);
+        assert_eq!(effects[2..], [Effect::Release, Effect::Finish]);
+        let (mut dry, _) = Machine::new(Shape { claims: None, ..SHAPE });
+        dry.advance(Input::Prepared(Ok(())));
+        assert_eq!(dry.advance(failed(false)), [Effect::Finish]);
     }
 
     #[test]
@@ -448,7 +478,7 @@ mod tests {
     fn a_stop_in_a_step_releases_and_force_leaves() {
         for (strength, last) in [(Strength::Graceful, Effect::Release), (Strength::Force, Effect::Leave)] {
             let (machine, effects) =
-                play(then(vec![Input::FenceHeld, Input::Stop(strength), stopped(false, false), Input::Released]));
+                play(then(vec![Input::FenceHeld, Input::Stop(strength), stopped(false), Input::Released]));
             assert_eq!(effects[5..], [last, Effect::Finish]);
             assert_eq!(machine.ending().stop, Some(strength));
             assert!(machine.ending().partial);
@@ -483,8 +513,7 @@ mod tests {
 
     #[test]
     fn a_stop_during_an_unsettled_claim_looks_before_the_verdict() {
-        let inputs =
-            vec![Input::Prepared(Ok(())), Input::Stop(Strength::Graceful), stopped(true, true), Input::Released];
+        let inputs = vec![Input::Prepared(Ok(())), Input::Stop(Strength::Graceful), stopped(true), Input::Released];
         let (_, effects) = play(inputs);
         assert_eq!(effects[3..], [Effect::Release, Effect::Finish]);
     }
@@ -514,17 +543,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_after_the_lock_was_lost() {
+    fn nothing_begins_after_the_lock_was_lost_and_an_earlier_claim_is_still_settled() {
         for inputs in [
             then(vec![Input::FenceLost(lost())]),
-            then(vec![Input::FenceHeld, Input::LockLost(lost()), stopped(true, false)]),
+            then(vec![Input::FenceHeld, failed(true), Input::LockLost(lost()), Input::Closed]),
+            then(vec![Input::FenceHeld, Input::LockLost(lost()), stopped(true)]),
             then(vec![Input::FenceHeld, Input::LockLost(lost()), failed(true)]),
             then(vec![Input::FenceHeld, Input::LockLost(lost()), Input::StepEnded(StepEnd::Done)]),
         ] {
-            let (machine, effects) = play(inputs);
+            let at = inputs.iter().position(|input| matches!(input, Input::LockLost(_) | Input::FenceLost(_)));
+            let (before, _) = play(inputs[..at.expect("it is lost")].to_vec());
+            let (mut machine, effects) = play(inputs);
             assert_eq!(machine.ending().lost, Some(lost()));
-            assert_eq!(effects.last(), Some(&Effect::Finish));
-            assert!(!effects.iter().any(|effect| matches!(effect, Effect::Release | Effect::Close | Effect::Begin(2))));
+            assert_eq!(effects.last(), Some(&Effect::Release), "it asks nobody when nothing is in doubt");
+            assert!(!effects.contains(&Effect::Begin(2)));
+            assert_eq!(effects.contains(&Effect::Close), before.state() == State::Closing);
+            assert_eq!(machine.advance(Input::Released), [Effect::Finish]);
         }
     }
 

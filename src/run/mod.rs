@@ -6,7 +6,8 @@
 //! # How to read it
 //! [`machine`] decides what is next and [`verdict`] how it ended, both pure. `engine` is the select loop, `work` does
 //! one activity at a time, `translate` turns the islands' words into events, `tally` counts them, [`Journal`] writes
-//! them. A lost lock reaches a tool only because this room hears of the one and tells the other.
+//! them. A lost lock reaches a tool only because this room hears of the one and tells the other, and a write needs the
+//! lock only because `while_held` stands between the two.
 
 mod chronicle;
 mod engine;
@@ -25,6 +26,7 @@ mod tally;
 mod tidy;
 mod translate;
 pub mod verdict;
+mod while_held;
 mod work;
 
 pub use chronicle::Chronicle;

@@ -47,9 +47,12 @@ pub struct Report {
     path: PathBuf,
 }
 
+/// Which report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
+    /// The events file.
     Events,
+    /// The JUnit report.
     Junit,
 }
 
@@ -70,6 +73,12 @@ pub struct Unwritten {
     pub report: Report,
     /// Why, in words.
     pub why: String,
+}
+
+impl fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} could not be written: {}", self.report, self.why)
+    }
 }
 
 impl Unwritten {
@@ -134,7 +143,12 @@ impl Reports {
 
     /// Takes a line that an earlier writer of the same run wrote: the events file has it, the JUnit report is made anew.
     pub fn recall(&mut self, line: &str) {
-        for (_, pen) in self.pens.iter().filter(|(report, _)| report.kind == Kind::Junit) {
+        self.heed_by(Kind::Junit, line);
+    }
+
+    /// Takes a line for one report alone.
+    pub(crate) fn heed_by(&mut self, kind: Kind, line: &str) {
+        for (_, pen) in self.pens.iter().filter(|(report, _)| report.kind == kind) {
             let _ = pen.send(Order::Heed(line.into()));
         }
     }
@@ -149,8 +163,8 @@ impl Reports {
         }
     }
 
-    /// Waits, without a runtime, until everything heeded so far is written, and says what could not be. A report that
-    /// does not answer within the limit is not waited for any more.
+    /// Waits, without a runtime, until everything heeded so far is written, and says what could not be. Each report is
+    /// told of once, and then not waited for any more.
     pub fn settle_now(&mut self, roll: &mut Roll, limit: Duration) -> Vec<Unwritten> {
         let (answer, answers) = mpsc::channel();
         self.settle(move |said| drop(answer.send(said)));
@@ -161,11 +175,11 @@ impl Reports {
                 Err(_) => break,
             }
         }
-        roll.close(answered, limit)
+        roll.close(&answered, limit)
     }
 }
 
-/// The reports that are waited for. One that was too slow once is not waited for again.
+/// The reports that are waited for. One that failed or was too slow is told of once and not waited for again.
 #[derive(Debug, Clone)]
 pub struct Roll {
     awaited: Vec<Report>,
@@ -185,22 +199,25 @@ impl Roll {
         };
         // What is missing then is found by looking.
         let _ = tokio::time::timeout(limit, all).await;
-        self.close(answered, limit)
+        self.close(&answered, limit)
     }
 
     fn is_complete(&self, answered: &[Answer]) -> bool {
         self.awaited.iter().all(|awaited| answered.iter().any(|(report, _)| report == awaited))
     }
 
-    fn close(&mut self, answered: Vec<Answer>, limit: Duration) -> Vec<Unwritten> {
-        let answers = |report: &Report| answered.iter().any(|(known, _)| known == report);
-        let (awaited, silent): (Vec<_>, Vec<_>) = self.awaited.drain(..).partition(answers);
-        self.awaited = awaited;
+    fn close(&mut self, answered: &[Answer], limit: Duration) -> Vec<Unwritten> {
         let seconds = limit.as_secs();
-        let why = format!("it was not written within {seconds}s: nobody reads the pipe, or its drive is slow");
-        let silent = silent.into_iter().map(|report| Unwritten { report, why: why.clone() }).collect::<Vec<_>>();
-        let failed = answered.into_iter().filter_map(|(report, why)| Some(Unwritten { report, why: why? }));
-        failed.chain(silent).collect()
+        let silent = || format!("it was not written within {seconds}s: nobody reads the pipe, or its drive is slow");
+        let mut unwritten = Vec::new();
+        self.awaited.retain(|report| {
+            let answer = answered.iter().find(|(known, _)| known == report).map(|(_, why)| why.clone());
+            let why = answer.unwrap_or_else(|| Some(silent()));
+            let written = why.is_none();
+            unwritten.extend(why.map(|why| Unwritten { report: report.clone(), why }));
+            written
+        });
+        unwritten
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Instant;
 use crate::config::{Bundle, Job};
 use crate::pipeline::Plan;
-use crate::redact::{Secret, exposed_map};
+use crate::redact::{Redactor, Secret, exposed_map};
 
 /// Whether a run acts, or only says what it would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,12 +178,17 @@ pub const JOURNAL: &str = "events.jsonl";
 
 impl Spec {
     /// Everything that must never be said, ready for use.
-    pub fn redactor(&self) -> crate::redact::Redactor {
-        let redactor = crate::redact::Redactor::default();
+    pub fn redactor(&self) -> Redactor {
+        let redactor = Redactor::default();
+        self.teach(&redactor);
+        redactor
+    }
+
+    /// Tells the redactor what must never be said.
+    pub fn teach(&self, redactor: &Redactor) {
         for (name, secret) in &self.secrets {
             redactor.add(name, secret.expose());
         }
-        redactor
     }
 }
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use crate::clock::{Clock, System};
 use crate::event::{self, Event, LockEnd};
 use crate::failure::{Code, Failure};
+use crate::lock;
 use crate::process;
+use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
 use crate::run::engine::{Engine, Senses};
 use crate::run::exec;
@@ -27,11 +29,12 @@ const REPORTS: Duration = Duration::from_secs(5);
 /// How long the journal may take at the end.
 const JOURNAL: Duration = Duration::from_secs(10);
 
-/// Runs a run. Returns when the verdict is written.
+/// Runs a run. Returns when the verdict is written. The redactor learns the secrets of the run as soon as these are
+/// known.
 ///
 /// # Errors
 /// Only what happens before there is a journal: the front sees the supervisor's end and says it.
-pub async fn supervise() -> Result<u8, Failure> {
+pub async fn supervise(redactor: Redactor) -> Result<u8, Failure> {
     let internal = |what: &'static str| move |error: std::io::Error| Failure::new(Code::Internal, what).because(&error);
     let socket = process::inherit()?;
     let signals = signal::install().map_err(internal("the signal handlers could not be installed"))?;
@@ -44,8 +47,10 @@ pub async fn supervise() -> Result<u8, Failure> {
     let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     // A front that is gone already is noticed by the engine.
     let _ = mouth.say(&Answer::Hello { pid }).await;
+    spec.teach(&redactor);
+    tracing::debug!(pid, run = spec.run, "this process owns the run");
     let pipe = if spec.takes_input() { Some(process::inherit_pipe()?) } else { None };
-    let supervisor = Supervisor::new(*spec, pid)?;
+    let supervisor = Supervisor::new(*spec, pid, redactor)?;
     Ok(supervisor.run(pipe, signals, ear, mouth).await)
 }
 
@@ -57,15 +62,14 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    fn new(spec: Spec, pid: u32) -> Result<Supervisor, Failure> {
+    fn new(spec: Spec, pid: u32, redactor: Redactor) -> Result<Supervisor, Failure> {
         let clock: Arc<dyn Clock> = Arc::new(System);
         let reports = Reports::start(Paths {
             events: spec.events_file.clone(),
             junit: spec.junit.clone(),
             going_on: GoingOn::No,
         });
-        let voice =
-            Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor: spec.redactor(), seq: 0 };
+        let voice = Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: 0 };
         let path = spec.journal();
         let journal = Journal::open(&path, voice, reports).map_err(|error| {
             let sentence = format!("the journal {} cannot be written", path.display());
@@ -112,30 +116,36 @@ async fn close(mut engine: Engine, spec: &Spec) -> u8 {
     for left in crate::run::tidy::tidy(&spec.run_dir, &spec.kubeconfig) {
         engine.told.tell(None, Event::NoteMade(event::NoteMade { text: left }));
     }
-    let unwritten = engine.told.settle_reports(REPORTS).await;
-    for unwritten in &unwritten {
-        engine.told.tell(None, unwritten.event());
-    }
     let lock = engine.work.lock_end();
     let ending = Ending { begun: engine.work.has_begun(), ..engine.machine().ending().clone() };
-    let verdict = verdict::decide(&ending, lock, unwritten.first().map(Unwritten::failure));
-    let finished = run_finished(&engine, spec, &unwritten, verdict, ending.unfinished);
-    let exit = finished.exit_code;
-    engine.told.tell(None, Event::RunFinished(finished));
-    engine.told.settle_reports(REPORTS).await;
-    engine.told.flush(JOURNAL).await;
-    exit
+    let mut unwritten = engine.told.settle_reports(REPORTS).await;
+    let mut failure = None;
+    // A report that takes all but the verdict itself changes the verdict. Each is told of once, so this ends.
+    loop {
+        for unwritten in &unwritten {
+            engine.told.tell(None, unwritten.event());
+        }
+        failure = failure.or_else(|| unwritten.first().map(Unwritten::failure));
+        let reports = if failure.is_none() { exec::Reports::Written } else { exec::Reports::Missing };
+        let verdict = verdict::decide(&ending, lock, failure.clone());
+        let finished = run_finished(&engine, spec, verdict, reports, ending.unfinished.clone());
+        let exit = finished.exit_code;
+        unwritten = engine.told.conclude(Event::RunFinished(finished), REPORTS).await;
+        if unwritten.is_empty() {
+            engine.told.flush(JOURNAL).await;
+            return exit;
+        }
+    }
 }
 
 fn run_finished(
     engine: &Engine,
     spec: &Spec,
-    unwritten: &[Unwritten],
     verdict: Verdict,
+    reports: exec::Reports,
     unfinished: Vec<String>,
 ) -> event::RunFinished {
     let (lock, life) = (engine.work.lock_end(), engine.work.command());
-    let reports = if unwritten.is_empty() { exec::Reports::Written } else { exec::Reports::Missing };
     let (verdict, exit_code, command_end) = match &spec.purpose {
         Purpose::Bundle(_) => {
             let exit = verdict.exit();
@@ -157,21 +167,31 @@ fn run_finished(
         counts: engine.told.counts(),
         unfinished,
         kept: engine.work.kept(),
-        next: next(spec, &verdict, lock),
+        next: next(spec, &verdict, &engine.work),
         dry_run: spec.mode == Mode::DryRun,
         duration_ms: millis(engine.told.elapsed()),
     }
 }
 
 /// What to do now: the failure's own hints first, else the table's remedy, and what the lock needs.
-fn next(spec: &Spec, verdict: &Verdict, lock: LockEnd) -> Vec<String> {
+fn next(spec: &Spec, verdict: &Verdict, work: &Work) -> Vec<String> {
     let mut next = match &verdict.failure {
         None => Vec::new(),
         Some(failure) if failure.hints.is_empty() => vec![failure.code.row().remedy.to_owned()],
         Some(failure) => failure.hints.clone(),
     };
-    if matches!(lock, LockEnd::Left | LockEnd::Unknown) {
-        next.push(format!("look at the lock: dcctl lock status --kube-context {}", spec.kube_context));
+    let look = format!("dcctl lock status --kube-context {}", spec.kube_context);
+    match work.lock_end() {
+        LockEnd::Left | LockEnd::Unknown => next.push(format!("look at the lock: {look}")),
+        // Nobody else was seen in it: it may still bear our name, and then nobody gives it back but a person.
+        LockEnd::Lost if work.holder_at_end().is_some_and(|holder| holder == work.holder()) => {
+            let reclaim = lock::message::reclaim_command(&spec.kube_context);
+            next.push(format!(
+                "the Lease still named this run when it was last seen: {look}; if it still does, and nothing of this run \
+                 lives any more, {reclaim}"
+            ));
+        }
+        LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => {}
     }
     next
 }

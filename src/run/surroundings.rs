@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::clock::Clock;
-use crate::cluster::{Cluster, Sources, kubeconfig};
+use crate::cluster::{Cluster, MayWrite, Sources, kubeconfig};
 use crate::event::{self, Event};
 use crate::failure::{Code, Failure};
 use crate::pipeline::Verb;
@@ -13,7 +13,7 @@ use crate::process::{Limits, StopWatch};
 use crate::run::chronicle::Chronicle;
 use crate::run::keeping;
 use crate::run::spec::{ForBundle, ForCommand, Mode, Purpose, Spec};
-use crate::step::{self, CommandKit, Equipment, Fence, Kit, Means, Tool, Updates};
+use crate::step::{self, CommandKit, Equipment, Kit, Means, Tool, Updates};
 
 /// Looks, and gives back everything that steps may use. A stop request ends it at once.
 pub(crate) async fn look(
@@ -21,16 +21,16 @@ pub(crate) async fn look(
     clock: Arc<dyn Clock>,
     stop: StopWatch,
     send: Updates,
-    fence: Fence,
+    may_write: MayWrite,
 ) -> Result<Equipment, Failure> {
     let mut asked = stop.clone();
     let config = kubeconfig::load(&Sources::file(&spec.kubeconfig), None)?;
     let cluster = tokio::select! {
         biased;
         _ = asked.asked() => return Err(stopped()),
-        cluster = Cluster::connect(&config, &spec.proxy) => cluster?,
+        cluster = Cluster::connect(&config, &spec.proxy, may_write) => cluster?,
     };
-    let means = means(&spec, cluster, clock, stop, send, fence);
+    let means = means(&spec, cluster, clock, stop, send);
     if let (Some(outer), Mode::Act) = (&spec.inside, spec.mode) {
         tokio::select! {
             biased;
@@ -50,14 +50,7 @@ fn stopped() -> Failure {
     Failure::new(Code::StoppedClean, "stopped while looking at the surroundings")
 }
 
-fn means(
-    spec: &Spec,
-    cluster: Cluster,
-    clock: Arc<dyn Clock>,
-    stop: StopWatch,
-    updates: Updates,
-    fence: Fence,
-) -> Means {
+fn means(spec: &Spec, cluster: Cluster, clock: Arc<dyn Clock>, stop: StopWatch, updates: Updates) -> Means {
     Means {
         mode: match spec.mode {
             Mode::Act => step::Mode::Act,
@@ -72,7 +65,6 @@ fn means(
         environment: spec.environment.clone(),
         redactor: spec.redactor(),
         limits: Limits { budget: spec.stop_after, ..Limits::default() },
-        fence,
         stop,
         updates,
         clock,

@@ -61,7 +61,35 @@ impl Tally {
             Event::ProcessStarted(started) => drop(self.programs.insert(started.program.clone(), now)),
             Event::ProcessFinished(finished) => drop(self.programs.remove(&finished.program)),
             Event::Diagnostic(diagnostic) if diagnostic.severity == Severity::Warning => self.counts.warnings += 1,
-            _ => {}
+            Event::Diagnostic(_)
+            | Event::RunStarted(_)
+            | Event::RunFinished(_)
+            | Event::StepProgressed(_)
+            | Event::LockWaiting(_)
+            | Event::LockClaimed(_)
+            | Event::LockRenewed(_)
+            | Event::LockRenewalFailed(_)
+            | Event::LockBlocked(_)
+            | Event::LockLost(_)
+            | Event::LockReleasing(_)
+            | Event::LockReleased(_)
+            | Event::LockLeft(_)
+            | Event::LockObserved(_)
+            | Event::ProcessInterrupted(_)
+            | Event::ProcessInterruptReported(_)
+            | Event::ProcessKilled(_)
+            | Event::ProcessLeftBehind(_)
+            | Event::ProcessOutput(_)
+            | Event::OutputDropped(_)
+            | Event::ObjectApplied(_)
+            | Event::ResourcePlanned(_)
+            | Event::ResourceProgressed(_)
+            | Event::ToolChecked(_)
+            | Event::EnvironmentDropped(_)
+            | Event::StopRequested(_)
+            | Event::SignalReceived(_)
+            | Event::NoteMade(_)
+            | Event::ReportFailed(_) => {}
         }
     }
 

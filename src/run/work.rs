@@ -10,19 +10,26 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Clock, rfc3339};
-use crate::event::{Event, Kept, LockEnd};
+use jiff::Timestamp;
+
+use crate::clock::{Clock, Instant, rfc3339};
+use crate::cluster::MayWrite;
+use crate::event::{self, Event, Kept, LockEnd};
 use crate::failure::{Code, Failure};
 use crate::lock::{Change, HolderId, Keeper, Lost, Released, notes};
 use crate::pipeline::{Action, Verb};
 use crate::process::{self, Directly, Stdin, StopWatch};
 use crate::run::chronicle::Chronicle;
 use crate::run::link::Asked;
-use crate::run::machine::{Input, StepEnd};
+use crate::run::machine::{Input, OnFailure, Shape, StepEnd, Strength};
 use crate::run::spec::{Mode, Purpose, Spec};
 use crate::run::translate::Place;
+use crate::run::while_held::WhileHeld;
 use crate::run::{exec, keeping, surroundings};
-use crate::step::{self, Equipment, Fence, Outcome, Updates};
+use crate::step::{self, Equipment, Outcome, Updates};
+
+/// How long the record that the lock is given back may take. Then it is given back without.
+const INTENT: Duration = Duration::from_secs(2);
 
 /// How an activity ended.
 pub(crate) enum Done {
@@ -54,8 +61,8 @@ pub(crate) enum Ended {
     Plain(Action),
     /// What it found in the surroundings.
     Surroundings(Box<Equipment>),
-    /// The claim: what it got, and what happens to the lock from then on.
-    Claim(keeping::Claim, Option<keeping::Changes>),
+    /// The claim: what it got.
+    Claim(keeping::Claim),
 }
 
 /// The one at work, and what all of them share.
@@ -70,10 +77,15 @@ pub(crate) struct Work {
     command: exec::Life,
     keeper: Option<Rc<Keeper>>,
     changes: Option<keeping::Changes>,
+    may_write: WhileHeld,
+    /// Since when the lock is being claimed, or given back, and what that waits for.
+    since: Instant,
+    waiting: Option<keeping::Waiting>,
     activity: Option<Pin<Box<dyn Future<Output = Done>>>>,
     children: BTreeMap<String, u32>,
     end: keeping::End,
-    fence: Fence,
+    /// The end of the stop's budget, once a stop was asked for.
+    deadline: Option<Timestamp>,
     directly: Directly,
     begun: bool,
 }
@@ -82,6 +94,7 @@ impl Work {
     pub(crate) fn new(spec: Spec, pid: u32, clock: Arc<dyn Clock>, stop: StopWatch, send: Updates) -> Work {
         let suffix = u64::from_str_radix(&spec.run, 16).expect("a run's id is 16 hexadecimal digits");
         let holder = HolderId::new(&spec.user, &spec.host, pid, suffix);
+        let since = clock.now();
         Work {
             spec: Rc::new(spec),
             holder,
@@ -93,10 +106,13 @@ impl Work {
             command: exec::Life::default(),
             keeper: None,
             changes: None,
+            may_write: WhileHeld::default(),
+            since,
+            waiting: None,
             activity: None,
             children: BTreeMap::new(),
             end: keeping::End::default(),
-            fence: Fence::default(),
+            deadline: None,
             directly: Directly::No,
             begun: false,
         }
@@ -117,13 +133,18 @@ impl Work {
         self.command
     }
 
-    pub(crate) fn steps(&self) -> usize {
-        self.spec.plan.actions.len()
-    }
-
-    /// Whether a failure is written down on the cluster: on the declaration, once there is one.
-    pub(crate) fn closes(&self) -> bool {
-        self.spec.plan.verb == Verb::Bootstrap && self.spec.mode == Mode::Act
+    /// What the machine needs of it. A failure is written down on the declaration, once there is one.
+    pub(crate) fn shape(&self) -> Shape {
+        let actions = &self.spec.plan.actions;
+        let claims = actions.iter().position(|action| *action == Action::ClaimCluster);
+        let failure = match self.spec.plan.verb {
+            Verb::Bootstrap => OnFailure::WriteDown,
+            Verb::Install | Verb::Exec => OnFailure::JustEnd,
+        };
+        match self.spec.mode {
+            Mode::Act => Shape { steps: actions.len(), claims, failure },
+            Mode::DryRun => Shape { steps: actions.len(), claims: None, failure: OnFailure::JustEnd },
+        }
     }
 
     pub(crate) fn mode(&self) -> Mode {
@@ -183,6 +204,7 @@ impl Work {
         };
         if matches!(stirred, Stirred::Done(_)) {
             self.activity = None;
+            self.waiting = None;
         }
         stirred
     }
@@ -197,7 +219,7 @@ impl Work {
 
     fn look_around(&self) -> impl Future<Output = Result<Equipment, Failure>> + use<> {
         let (spec, clock, stop) = (self.spec.clone(), self.clock.clone(), self.stop.clone());
-        surroundings::look(spec, clock, stop, self.send.clone(), self.fence.clone())
+        surroundings::look(spec, clock, stop, self.send.clone(), MayWrite::as_says(self.may_write.clone()))
     }
 
     pub(crate) fn fence(&mut self, index: usize) {
@@ -247,21 +269,25 @@ impl Work {
         if self.spec.mode == Mode::DryRun {
             return Box::pin(async move {
                 let (claim, outcome) = keeping::observe(kit.means()).await;
-                Done::Step(Ended::Claim(claim, None), outcome)
+                Done::Step(Ended::Claim(claim), outcome)
             });
         }
         let request = keeping::request(&self.spec, &self.holder);
-        let (keeper, mut changes) = keeping::start(kit.means(), request, self.clock.clone());
+        let (keeper, changes) = keeping::start(kit.means(), request, self.clock.clone());
+        self.may_write.follow(keeper.right());
         let keeper = Rc::new(keeper);
         self.keeper = Some(keeper.clone());
+        self.changes = Some(changes);
+        self.since = self.clock.now();
         let (stop, clock, context) = (self.stop.clone(), self.clock.clone(), self.spec.kube_context.clone());
         Box::pin(async move {
-            let (claim, outcome) = keeping::claim(&keeper, &mut changes, stop, &context, clock.as_ref()).await;
-            Done::Step(Ended::Claim(claim, Some(changes)), outcome)
+            let (claim, outcome) = keeping::claim(&keeper, stop, &context, clock.as_ref()).await;
+            Done::Step(Ended::Claim(claim), outcome)
         })
     }
 
     pub(crate) fn close(&mut self) {
+        self.end.next_step = Some(Action::RecordPhase.title().to_owned());
         let kit = self.kit.clone().expect("a run that failed in a step has looked at its surroundings");
         let keeper = self.keeper.clone();
         let stop = self.stop.clone();
@@ -269,7 +295,7 @@ impl Work {
             if let Some(keeper) = keeper
                 && let Err(lost) = keeping::fence(&keeper, &stop).await
             {
-                return Done::Closed(Some(keeping::lost_before("Record the phase", &lost)));
+                return Done::Closed(Some(keeping::lost_before(Action::RecordPhase.title(), &lost)));
             }
             match kit {
                 Equipment::Bundle(kit) => Done::Closed(step::record_failure(&kit).await.err()),
@@ -278,10 +304,20 @@ impl Work {
         }));
     }
 
-    pub(crate) fn release(&mut self) {
+    /// That the lock is given back is in the journal before it is done, so that whoever takes over knows why a Lease is not
+    /// there. A disk that does not take it holds nothing up for long.
+    pub(crate) fn release(&mut self, told: &mut Chronicle) {
         let keeper = self.keeper.clone().expect("only a run that asked for the lock gives it back");
         let clock = self.clock.clone();
+        self.since = clock.now();
+        let recorded = keeper.has_a_stake().then(|| {
+            told.tell(None, Event::LockReleasing(event::LockReleasing { holder: self.holder() }));
+            told.written(INTENT)
+        });
         self.activity = Some(Box::pin(async move {
+            if let Some(recorded) = recorded {
+                recorded.await;
+            }
             let began = clock.now();
             let released = keeper.release().await;
             Done::Released(released, clock.now().since(began))
@@ -291,6 +327,7 @@ impl Work {
     /// Drops the activity where it is.
     pub(crate) fn give_up(&mut self) {
         self.activity = None;
+        self.waiting = None;
     }
 
     /// The tools that were started and whose end nobody saw, in words; none when there is none.
@@ -334,21 +371,20 @@ impl Work {
             }
             Done::Step(Ended::Surroundings(kit), outcome) => {
                 self.equip(*kit, told);
-                Input::StepEnded(step_end(Action::CheckSurroundings, outcome, false))
+                Input::StepEnded(step_end(Action::CheckSurroundings, outcome))
             }
-            Done::Step(Ended::Plain(action), outcome) => Input::StepEnded(step_end(action, outcome, false)),
-            Done::Step(Ended::Claim(claim, changes), outcome) => {
-                self.changes = changes;
+            Done::Step(Ended::Plain(action), outcome) => Input::StepEnded(step_end(action, outcome)),
+            Done::Step(Ended::Claim(claim), outcome) => {
                 let held = claim.is_held() && matches!(outcome, Outcome::Done(_));
-                // Whatever was answered in the end: an earlier request of this claim may have had no definite answer
-                // and land late. Only the keeper knows; it asks nobody when nothing is in doubt.
-                let unsettled = self.keeper.is_some();
                 self.end.take_claim(&claim, &self.holder);
                 claim.tell(told);
+                if let Some(changes) = &mut self.changes {
+                    changes.claim_is_told();
+                }
                 if held {
                     return Input::StepEnded(StepEnd::Claimed);
                 }
-                Input::StepEnded(step_end(Action::ClaimCluster, outcome, unsettled))
+                Input::StepEnded(step_end(Action::ClaimCluster, outcome))
             }
             Done::Closed(failure) => {
                 if let Some(failure) = failure {
@@ -388,6 +424,14 @@ impl Work {
                 self.lose(&lost, &failure, told);
                 Some(failure)
             }
+            Change::Waiting { act, why } => {
+                let anew = self.waiting.as_ref().is_none_or(|waiting| waiting.act != act);
+                self.waiting = Some(keeping::Waiting { act, why });
+                if anew {
+                    self.tell_waiting(told);
+                }
+                None
+            }
             Change::Renewed { .. } | Change::RenewalFailed { .. } | Change::Releasing { .. } => {
                 keeping::tell_change(&change, told);
                 None
@@ -395,11 +439,17 @@ impl Work {
         }
     }
 
+    /// Says what a claim or a release waits for, if it does.
+    pub(crate) fn tell_waiting(&self, told: &mut Chronicle) {
+        if let Some(waiting) = &self.waiting {
+            waiting.tell(self.since, told);
+        }
+    }
+
     fn lose(&mut self, lost: &Lost, failure: &Failure, told: &mut Chronicle) {
-        self.fence.fall();
         if self.end.lock != LockEnd::Lost {
-            self.end.lose(lost);
-            keeping::tell_loss(lost, failure, told);
+            self.end.lose(lost, &self.holder);
+            keeping::tell_loss(lost, &self.holder, failure, told);
         }
     }
 
@@ -420,16 +470,24 @@ impl Work {
         }
     }
 
-    /// The stop request is part of the last will.
-    pub(crate) fn note_stop(&mut self, by: Option<&Asked>, directly: Directly) {
+    /// The stop request is part of the last will: who asked first, and when it is over at the latest. Force comes after a
+    /// request or alone, and only ever makes it sooner.
+    pub(crate) fn note_stop(&mut self, by: Option<&Asked>, strength: Strength, directly: Directly) {
         self.directly = directly;
         let now = self.clock.wall();
-        let by = by.map_or_else(|| "the front is gone".to_owned(), |asked| asked.signal.clone());
-        self.note([
-            (notes::STOP_REQUESTED, Some(rfc3339(now))),
-            (notes::STOP_SIGNAL, Some(by)),
-            (notes::STOP_DEADLINE, Some(rfc3339(now + self.spec.stop_after))),
-        ]);
+        let limits = process::Limits::default();
+        let over = now
+            + match strength {
+                Strength::Graceful => self.spec.stop_after,
+                Strength::Force => limits.last_grace + limits.sweep_grace,
+            };
+        if self.deadline.is_none() {
+            let by = by.map_or_else(|| "the front is gone".to_owned(), |asked| asked.signal.clone());
+            self.note([(notes::STOP_REQUESTED, Some(rfc3339(now))), (notes::STOP_SIGNAL, Some(by))]);
+        }
+        let deadline = self.deadline.map_or(over, |before| before.min(over));
+        self.deadline = Some(deadline);
+        self.note([(notes::STOP_DEADLINE, Some(rfc3339(deadline)))]);
     }
 
     fn note<const N: usize>(&self, notes: [(&str, Option<String>); N]) {
@@ -473,16 +531,14 @@ fn only_looks(action: Action) -> bool {
 }
 
 /// What the machine needs of an outcome.
-fn step_end(action: Action, outcome: Outcome, unsettled: bool) -> StepEnd {
+fn step_end(action: Action, outcome: Outcome) -> StepEnd {
     let changing = matches!(
         action,
         Action::InstallOperator | Action::ApplyPrerequisites | Action::ApplyInfrastructure | Action::InstallChart
     );
     match outcome {
         Outcome::Done(_) | Outcome::Nothing(_) => StepEnd::Done,
-        Outcome::Stopped(stopped) => {
-            StepEnd::Stopped { clean: stopped.clean, unfinished: stopped.unfinished, unsettled }
-        }
-        Outcome::Failed(failure) => StepEnd::Failed { failure, changing, unsettled },
+        Outcome::Stopped(stopped) => StepEnd::Stopped { clean: stopped.clean, unfinished: stopped.unfinished },
+        Outcome::Failed(failure) => StepEnd::Failed { failure, changing },
     }
 }

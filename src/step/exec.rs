@@ -44,6 +44,8 @@ async fn run(kit: &CommandKit, stdin: Stdin) -> Result<Ended, Failure> {
         raw: Raw::AsAsked,
         about: None,
     };
+    // Whatever it does to the cluster, it does not do it without the lock.
+    kit.means.cluster.may_write()?;
     let output = kit.stdout.parent().expect("an output is a file in the run directory");
     make_folder(output)?;
     let files = Files::at(&kit.means, RECORD, &kit.stdout, &kit.stderr)?;

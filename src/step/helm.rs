@@ -23,7 +23,7 @@ use crate::step::helm_plan;
 use crate::step::helm_release::{About, Act, Proof, Repair, Revision, decide, look_for_proof};
 use crate::step::helm_says::{Heard, Says, signs};
 use crate::step::helm_values::values;
-use crate::step::invoke::{Call, Done, Kept, PRIVATE, Raw, make_folder, write_private};
+use crate::step::invoke::{Call, Done, Kept, PRIVATE, Raw, make_folder, words, write_private};
 use crate::step::readiness::tell_meanwhile;
 use crate::step::{Kit, Mode, Outcome, Severity, Stopped, Tool, Update};
 
@@ -382,8 +382,4 @@ fn unready_workload(workload: Workload) -> Option<String> {
         State::Starting(why) | State::Trouble(why) => why,
     };
     Some(format!("{} {}: {why}", workload.kind, workload.name))
-}
-
-pub(crate) fn words(words: &[&str]) -> Vec<OsString> {
-    words.iter().map(OsString::from).collect()
 }

@@ -12,10 +12,10 @@ use crate::cluster::discovery::Scope;
 use crate::cluster::document::{self, Document};
 use crate::failure::{Code, Failure};
 use crate::process::{Exit, Manner};
-use crate::step::helm::{End, Work, words};
+use crate::step::helm::{End, Work};
 use crate::step::helm_release::Revision;
 use crate::step::helm_says::Says;
-use crate::step::invoke::Raw;
+use crate::step::invoke::{Raw, words};
 use crate::step::tofu::Given;
 use crate::step::{ObjectChange, ObjectName, Outcome, Severity, Update};
 

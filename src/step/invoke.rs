@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::failure::{Code, Failure};
 use crate::process::{self, Ended, Manner, Room, Sign, Sink, Spec, Stdin};
 use crate::redact::Redactor;
-use crate::step::{Means, Severity, Update};
+use crate::step::{Means, Mode, Severity, Update};
 
 /// The folder of the run directory for what is removed at the run's end: variables, values, copies, saved plans.
 pub const PRIVATE: &str = "private";
@@ -66,7 +66,7 @@ impl Call {
         Call {
             name: name.to_owned(),
             program: program.to_owned(),
-            args: args.iter().map(OsString::from).collect(),
+            args: words(args),
             env: Vec::new(),
             cwd: means.run_dir.clone(),
             manner: Manner::Query,
@@ -80,12 +80,18 @@ impl Call {
     /// Runs it. `hear` gets every update first, and returns what of it is for others to hear.
     ///
     /// # Errors
-    /// When it could not be started, or its files could not be made.
+    /// When it could not be started, or its files could not be made. When it would change the cluster, and this run may not
+    /// any more: then it is not started.
     pub(crate) async fn run(
         self,
         means: &Means,
         hear: impl FnMut(process::Update) -> Option<process::Update>,
     ) -> Result<Done, Failure> {
+        match (means.mode, self.manner) {
+            (Mode::Act, Manner::OpenTofu | Manner::Helm | Manner::Unsignalled) => means.cluster.may_write()?,
+            // What the bundle's commands do is theirs, and images are built before there is a lock.
+            (Mode::Act, Manner::Query | Manner::Group) | (Mode::DryRun, _) => {}
+        }
         let files = Files::make(means, &self.name, self.raw)?;
         self.run_in(means, files, Stdin::Null, hear).await
     }
@@ -190,6 +196,11 @@ impl Done {
     pub(crate) fn keep_stdout(&self, to: &Path) -> std::io::Result<()> {
         fs::rename(&self.files.stdout, to)
     }
+}
+
+/// Arguments as programs get them.
+pub(crate) fn words(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
 }
 
 /// Where a program's files are.

@@ -1,8 +1,9 @@
 //! How each kind of step is done.
 //!
 //! A step gets a [`Kit`], or the one step of `dcctl exec` its [`CommandKit`]: everything it may use, and a stop token;
-//! never the lock. It says what happens as [`Update`]s, which `run` turns into events, and ends with an [`Outcome`]. A dry run goes through the same
-//! functions with [`Mode::DryRun`], in which nothing may be written.
+//! never the lock. That nothing is written without the lock is not for a step to remember: the kit's cluster asks before
+//! each write. A step says what happens as [`Update`]s, which `run` turns into events, and ends with an [`Outcome`]. A
+//! dry run goes through the same functions with [`Mode::DryRun`], in which nothing may be written.
 
 // The steps that talk to the API server.
 pub mod declaration;
@@ -38,7 +39,6 @@ use std::ffi::OsString;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::cluster::Cluster;
@@ -99,8 +99,6 @@ pub struct Means {
     pub redactor: Redactor,
     /// How long a stop and each wait in it may take.
     pub limits: process::Limits,
-    /// Whether this run may still write to the cluster.
-    pub fence: Fence,
     /// The stop token.
     pub stop: process::StopWatch,
     /// Where updates go.
@@ -184,24 +182,6 @@ impl Equipment {
             Equipment::Bundle(kit) => &kit.means,
             Equipment::Command(kit) => &kit.means,
         }
-    }
-}
-
-/// Whether a run may still write to the cluster: it falls when the lock is lost. Clones share it.
-///
-/// It is for writes that follow a tool within one step. Between two steps the API server is asked.
-#[derive(Debug, Clone, Default)]
-pub struct Fence(Arc<AtomicBool>);
-
-impl Fence {
-    /// The lock is lost: nothing of ours is written any more.
-    pub fn fall(&self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-
-    /// As far as is known, the lock is ours.
-    pub fn holds(&self) -> bool {
-        !self.0.load(Ordering::SeqCst)
     }
 }
 

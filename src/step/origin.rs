@@ -37,7 +37,8 @@ pub(in crate::step) async fn refuse_another(kit: &Kit, part: Part) -> Result<(),
 /// Writes down which state the instance has by now, unless the lock was lost. It is written again with the phase, so
 /// trouble is only said.
 pub(in crate::step) async fn write_down(kit: &Kit, part: Part) {
-    let Some(lineage) = of_instance(kit).filter(|_| part == Part::Infrastructure && kit.fence.holds()) else { return };
+    let may = part == Part::Infrastructure && kit.cluster.may_write().is_ok();
+    let Some(lineage) = of_instance(kit).filter(|_| may) else { return };
     if let Err(failure) = record_lineage(kit, &lineage).await {
         let text = format!("which OpenTofu state the instance has could not be written down yet: {}", failure.message);
         kit.updates.send(Update::Note(text));

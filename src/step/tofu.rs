@@ -18,7 +18,7 @@ use crate::config::{Bundle, Root};
 use crate::failure::{Code, Failure};
 use crate::process::{Manner, Stop};
 use crate::redact::Secret;
-use crate::step::invoke::{Call, Done, PRIVATE, Raw, Tail, make_folder, write_private};
+use crate::step::invoke::{Call, Done, PRIVATE, Raw, Tail, make_folder, words, write_private};
 use crate::step::tofu_end::{self, Applied};
 use crate::step::tofu_root::{Backend, copy, declared_backend};
 use crate::step::tofu_state::{self, Owner, Part, StateFile};
@@ -483,10 +483,6 @@ fn chosen_providers(lock: &str) -> Vec<String> {
         }
     }
     if chosen.is_empty() { vec!["no providers".to_owned()] } else { chosen }
-}
-
-fn words(words: &[&str]) -> Vec<OsString> {
-    words.iter().map(OsString::from).collect()
 }
 
 fn joined(option: &str, path: &Path) -> OsString {

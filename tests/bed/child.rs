@@ -22,6 +22,9 @@ use crate::bed::wait;
 /// The verb of `bed` that starts a program which ends with its parent.
 pub(crate) const VERB: &str = "child";
 
+/// The verb of `bed` that starts a program at the terminal that its standard input is.
+pub(crate) const SEATED: &str = "seated";
+
 /// A command to be started: the one place of the bed that makes one.
 #[expect(clippy::disallowed_methods, reason = "the bed starts real programs; dcctl's own process/ is what it tests")]
 pub(crate) fn command(program: &Path) -> Command {
@@ -107,6 +110,17 @@ pub(crate) fn become_program(mut arguments: impl Iterator<Item = std::ffi::OsStr
         return io::Error::other("bed child: the parent is gone");
     }
     command(Path::new(&program)).args(arguments).exec()
+}
+
+/// `bed seated PROGRAM ARG…`: becomes the program, in a session of its own whose controlling terminal is its standard
+/// input. Returns only when that failed.
+pub(crate) fn sit_down(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> io::Error {
+    let Some(program) = arguments.next() else { return io::Error::other("bed seated: give a program") };
+    let seated = rustix::process::setsid().and_then(|_| rustix::process::ioctl_tiocsctty(rustix::stdio::stdin()));
+    match seated {
+        Ok(()) => command(Path::new(&program)).args(arguments).exec(),
+        Err(error) => error.into(),
+    }
 }
 
 /// A word in the environment of everything that was started on behalf of one bed, or of one test on it.

@@ -101,6 +101,20 @@ impl Dcctl {
         self.arg("--junit").arg(folder.join(name))
     }
 
+    /// Started by a shell that runs this script, in which `"$@"` is the run.
+    #[must_use]
+    pub(crate) fn by_shell(self, script: &str) -> Dcctl {
+        let mut shell = command(Path::new("/bin/sh"));
+        shell.args(["-c", script, "sh"]).arg(self.command.get_program()).args(self.command.get_args()).env_clear();
+        for (name, value) in self.command.get_envs() {
+            if let Some(value) = value {
+                shell.env(name, value);
+            }
+        }
+        shell.current_dir(self.command.get_current_dir().expect("it was given one"));
+        Dcctl { command: shell }
+    }
+
     /// The command itself, for what has no word of its own here: another folder, a group, a closed standard output.
     pub(crate) fn command(&mut self) -> &mut Command {
         &mut self.command
@@ -213,6 +227,18 @@ impl Running {
     pub(crate) fn wait_for_line(&self, part: &str) -> String {
         let found = self.said.first(|line| line.contains(part).then(|| line.to_owned()));
         found.unwrap_or_else(|why| panic!("no line with {part:?}: {why}; it said:\n{}", self.said.text()))
+    }
+
+    /// Waits until the last line of standard output begins like this and, read as JSON, is what the condition wants.
+    #[track_caller]
+    pub(crate) fn wait_for_last_line(&self, begins: &str, condition: impl Fn(&Value) -> bool) -> String {
+        let wanted = |line: &&String| {
+            line.starts_with(begins) && serde_json::from_str(line).is_ok_and(|line: Value| condition(&line))
+        };
+        let last =
+            || self.said.lines.lock().unwrap_or_else(PoisonError::into_inner).lines.last().filter(wanted).cloned();
+        let found = wait::until(wait::GENEROUS, begins, last);
+        found.unwrap_or_else(|why| panic!("no last line with {begins:?}: {why}; it said:\n{}", self.said.text()))
     }
 
     /// Waits for an event on standard output of this type, `step.started`, for which the condition holds.

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
     let (mut out, mut err) = (io::stdout(), io::stderr());
     let result = match verb.to_str() {
         Some(bed::child::VERB) => Err(bed::child::become_program(arguments)),
+        Some(bed::child::SEATED) => Err(bed::child::sit_down(arguments)),
         Some("serve") => start_of(arguments).and_then(|start| bed::serve::serve(start, &mut out)),
         Some("demo") => bed::demo::demo(arguments, &mut out),
         _ => Err(io::Error::other(USAGE)),

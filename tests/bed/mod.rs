@@ -44,6 +44,8 @@ pub(crate) mod reset;
 pub(crate) mod serve;
 #[cfg(test)]
 pub(crate) mod stream;
+#[cfg(test)]
+pub(crate) mod terminal;
 pub(crate) mod tools;
 pub(crate) mod users;
 pub(crate) mod wait;

@@ -6,6 +6,7 @@ mod bed;
 mod chart;
 mod cluster;
 mod docs;
+mod encodings;
 mod exec;
 mod laws;
 mod layering;

@@ -1,6 +1,7 @@
 //! Whole bundles: one that is right, and a table of ways to get it wrong with what is said then.
 
 mod mistakes;
+mod size;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -28,6 +28,42 @@ impl Fact for LockClaimed {
     }
 }
 
+/// A claim, or giving the lock back, has to wait for a definite answer. Told at once and every 15 seconds; what it comes
+/// to is told by the events of the lock and, where nothing settles it, by the verdict.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LockWaiting {
+    /// Which of the two.
+    pub act: LockAct,
+    /// What it waits for.
+    pub why: String,
+    /// How long it has taken so far, in milliseconds.
+    pub waited_ms: u64,
+}
+
+/// What a run may have to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LockAct {
+    /// To have the lock.
+    Claim,
+    /// To give it back, and to make sure that nothing of this run is in the Lease.
+    Release,
+}
+
+impl Fact for LockWaiting {
+    fn level(&self) -> Level {
+        Level::Warn
+    }
+
+    fn message(&self) -> String {
+        let what = match self.act {
+            LockAct::Claim => "the claim of the lock is not settled yet",
+            LockAct::Release => "where the lock is cannot be said yet",
+        };
+        format!("{what}, after {}: {}", span(self.waited_ms), self.why)
+    }
+}
+
 /// The lock was renewed. Level `debug`: it happens every ten seconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LockRenewed {
@@ -113,7 +149,8 @@ impl Fact for LockBlocked {
 /// The lock is no longer this run's. The step at work is asked to stop at once, gracefully, and no other begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LockLost {
-    /// Who holds it now; missing when nobody does, or when it is not known.
+    /// Who held it when it was last seen; missing when nobody did. It is this run itself when the lock was lost because
+    /// nothing could be renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
     /// The whole message: what is being stopped, and why.
@@ -127,6 +164,24 @@ impl Fact for LockLost {
 
     fn message(&self) -> String {
         self.text.clone()
+    }
+}
+
+/// The lock is about to be given back, and what a claim without an answer may have left with it: from here on, a Lease
+/// that is not there was given back by this run. Level `debug`: it is told so that it is in the journal before it is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LockReleasing {
+    /// Our identity in the Lease.
+    pub holder: String,
+}
+
+impl Fact for LockReleasing {
+    fn level(&self) -> Level {
+        Level::Debug
+    }
+
+    fn message(&self) -> String {
+        format!("the lock of {} is being given back", self.holder)
     }
 }
 

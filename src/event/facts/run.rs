@@ -152,7 +152,8 @@ pub struct RunFinished {
     pub command_end: Option<CommandEnd>,
     /// Where the lock is.
     pub lock: LockEnd,
-    /// Who holds it, when that is known and not nobody.
+    /// Who held it when it was last seen, unless nobody did. A run that lost its lock because it could not renew it has
+    /// seen nobody but itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
     /// How much was done.

@@ -1,46 +1,12 @@
 //! The keeper over the twin, under paused time: hours pass in milliseconds.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::*;
-use crate::clock::Instant;
+use crate::lock::paused::PausedClock;
 use crate::lock::store::Trouble;
 use crate::lock::twin::{Fault, Twin, Verb};
 use crate::lock::{HolderId, notes};
-
-/// tokio's paused time, and the time that the machine was suspended, which tokio does not see.
-#[derive(Debug)]
-struct PausedClock {
-    start: tokio::time::Instant,
-    suspended: AtomicU64,
-}
-
-impl PausedClock {
-    fn new() -> Arc<PausedClock> {
-        Arc::new(PausedClock { start: tokio::time::Instant::now(), suspended: AtomicU64::new(0) })
-    }
-
-    fn suspend(&self, seconds: u64) {
-        self.suspended.fetch_add(seconds, Ordering::Relaxed);
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.start.elapsed() + Duration::from_secs(self.suspended.load(Ordering::Relaxed))
-    }
-}
-
-impl Clock for PausedClock {
-    fn now(&self) -> Instant {
-        Instant::since_boot(Duration::from_secs(1_000) + self.elapsed())
-    }
-
-    fn wall(&self) -> Timestamp {
-        Timestamp::from_second(1_796_000_000).expect("a time") + self.elapsed()
-    }
-}
 
 fn request(suffix: u64) -> Request {
     let holder = HolderId::new("alice", "build-01", 48213, suffix);
@@ -65,7 +31,7 @@ async fn play<T>(twin: &Twin, suffix: u64, test: impl AsyncFnOnce(Keeper, Arc<Pa
     let clock = PausedClock::new();
     let shared: Arc<dyn Clock> = Arc::<PausedClock>::clone(&clock);
     let (keeper, driver, ends) = Keeper::parts(request(suffix), Timing::STANDARD, shared);
-    let driver = driver(ends);
+    let mut driver = driver(ends);
     let ((), result) = tokio::join!(driver.run(twin, Vec::new()), test(keeper, clock));
     result
 }
@@ -152,7 +118,12 @@ async fn a_machine_that_slept_knows_it_within_a_second() {
         let mut changes = keeper.changes();
         keeper.claim().await.expect("free");
         seconds(1).await;
+        assert_eq!(keeper.right().now(), Ok(()));
         clock.suspend(300);
+        assert!(
+            matches!(keeper.right().now(), Err(Lost::Expired { .. })),
+            "whoever is about to write is told so first"
+        );
         assert!(matches!(keeper.fence().await, Err(Lost::Expired { .. })), "whoever asks at once is told so");
         let before = tokio::time::Instant::now();
         assert!(matches!(changes.recv().await, Some(Change::Lost(Lost::Expired { .. }))));
@@ -185,6 +156,7 @@ async fn the_fence_falls_back_to_the_last_renewal_and_no_further() {
         seconds(29).await;
         assert_eq!(keeper.fence().await, Ok(()));
         seconds(1).await;
+        assert_eq!(keeper.right().now(), Ok(()), "what was begun goes on");
         let Err(Lost::Unsure { age, why: Some(why) }) = keeper.fence().await else { panic!("too old") };
         assert_eq!((age.as_secs(), why.message.as_str()), (30, "connection refused"));
         twin.down(None);
@@ -202,7 +174,10 @@ async fn a_lock_that_was_reclaimed_or_deleted_is_lost_at_the_next_question() {
         keeper.claim().await.expect("free");
         twin.cell(|cell| cell.edit(|raw| raw["spec"]["holderIdentity"] = "bob@laptop/1/00000000000000b0".into()));
         let lost = Lost::Taken { by: "bob@laptop/1/00000000000000b0".to_owned() };
-        assert_eq!(keeper.fence().await, Err(lost.clone()));
+        let right = keeper.right();
+        assert_eq!(right.now(), Ok(()), "nobody has looked yet");
+        let (seen, ()) = tokio::join!(keeper.fence(), right.changed());
+        assert_eq!((seen, right.now()), (Err(lost.clone()), Err(lost.clone())));
         assert_eq!(changes.recv().await, Some(Change::Lost(lost)));
         keeper.release().await;
     })

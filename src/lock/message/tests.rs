@@ -150,3 +150,16 @@ fn every_way_not_to_get_the_lock_has_its_code() {
     assert!(unsettled.message.contains("(alice@h/1/7) cannot be read: why"), "{}", unsettled.message);
     assert_eq!(unsettled.causes, ["beneath"]);
 }
+
+#[test]
+fn a_write_that_was_not_sent_says_why() {
+    let said = may_not_write(&Lost::Gone);
+    let sentence = "nothing more is written to this cluster, because this cluster's lock was reclaimed or deleted: nobody \
+                    holds it now";
+    assert_eq!((said.code, said.message.as_str()), (Code::LockLost, sentence));
+    let bug = Failure::new(Code::Internal, "the thread that keeps the lock has panicked");
+    let said = may_not_write(&Lost::Broken(bug));
+    let sentence = "nothing more is written to this cluster, because this run cannot count on this cluster's lock: the \
+                    thread that keeps the lock has panicked";
+    assert_eq!((said.code, said.message.as_str()), (Code::Internal, sentence));
+}

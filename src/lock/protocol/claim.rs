@@ -245,7 +245,7 @@ impl Claim {
             Some(sent) if now.boot.since(sent.at) < book.timing.no_new_step_after() => {
                 Next::Won(Won { record, sent: sent.at, namespace: self.namespace })
             }
-            _ => match self.write(book, now) {
+            Some(_) | None => match self.write(book, now) {
                 Some(again) => Next::Ask(Ask::Replace(record.renewed(&book.wish, again.stamp))),
                 None => self.too_often(),
             },

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::failure::{Code, Failure};
-use crate::lock::change::Change;
+use crate::lock::change::{Act, Change, Waits};
 use crate::lock::fence::Fence;
 use crate::lock::protocol::claim::{self, Claim, ClaimError, Claimed, Won};
 use crate::lock::protocol::holding::{Holding, Outcome};
@@ -55,6 +55,16 @@ pub(crate) enum Effect {
     Released(Released),
 }
 
+/// Whether a release has anything to do, as far as is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Stake {
+    /// There is no lock and no claim of ours.
+    #[default]
+    Nothing,
+    /// The lock is ours, or a claim of ours is in doubt.
+    Something,
+}
+
 /// One run's lock.
 #[derive(Debug)]
 pub(crate) struct Life {
@@ -79,6 +89,8 @@ enum State {
     Holding(Box<Holding>),
     /// It was ours, in the Lease of this uid.
     Lost(Lost, String),
+    /// The keeper broke, and what it knew is not to be trusted. This is what there may be to give back.
+    Wrecked(Failure, Target),
     /// It is being given back; the release waits until then, unless a request is under way.
     Releasing(Box<Release>, Option<Instant>),
     /// It is over.
@@ -99,19 +111,37 @@ impl Life {
         }
     }
 
+    /// What is left of a lock whose keeper broke at this moment: nothing may be done with it, but to give it back. Any
+    /// request may have been under way.
+    pub(crate) fn wrecked(request: Request, timing: Timing, (bug, target): (Failure, Target), now: Now) -> Life {
+        let mut life = Life::new(request, timing);
+        let sent = life.book.ledger.sending(now);
+        life.book.ledger.doubt(sent);
+        life.state = State::Wrecked(bug, target);
+        life
+    }
+
     /// The fence, while the lock is ours.
     pub(crate) fn fence(&self) -> Option<Fence> {
         match &self.state {
             State::Holding(holding) => Some(holding.fence),
-            State::Idle | State::Claiming(..) | State::Lost(..) | State::Releasing(..) | State::Ended => None,
+            State::Idle
+            | State::Claiming(..)
+            | State::Lost(..)
+            | State::Wrecked(..)
+            | State::Releasing(..)
+            | State::Ended => None,
         }
     }
 
-    /// How the lock was lost, once it was.
-    pub(crate) fn lost(&self) -> Option<Lost> {
+    /// Whether a release has anything to do.
+    pub(crate) fn stake(&self) -> Stake {
+        let ledger = &self.book.ledger;
+        let claims = ledger.landed.is_some() || ledger.look_at(self.book.timing).is_some();
         match &self.state {
-            State::Lost(lost, _) => Some(lost.clone()),
-            State::Idle | State::Claiming(..) | State::Holding(_) | State::Releasing(..) | State::Ended => None,
+            State::Claiming(..) | State::Holding(_) | State::Wrecked(..) => Stake::Something,
+            State::Idle | State::Lost(..) | State::Releasing(..) if claims => Stake::Something,
+            State::Idle | State::Lost(..) | State::Releasing(..) | State::Ended => Stake::Nothing,
         }
     }
 
@@ -120,7 +150,7 @@ impl Life {
         match &self.state {
             State::Claiming(_, wake) | State::Releasing(_, wake) => wake.filter(|_| !self.asking),
             State::Holding(holding) => Some(holding.due(self.book.timing)),
-            State::Idle | State::Lost(..) | State::Ended => None,
+            State::Idle | State::Lost(..) | State::Wrecked(..) | State::Ended => None,
         }
     }
 
@@ -135,6 +165,7 @@ impl Life {
             Input::Release => self.release_asked = self.release_asked.or(Some(now.boot)),
             Input::Answer(answer) => {
                 self.asking = false;
+                self.tell_silence(&answer);
                 self.answered(answer, now);
             }
             Input::Tick => {}
@@ -188,6 +219,7 @@ impl Life {
                 return;
             }
             State::Idle | State::Releasing(..) | State::Ended => ClaimError::GivenUp,
+            State::Wrecked(bug, _) => ClaimError::Failed(bug.clone()),
             State::Claiming(..) | State::Holding(_) | State::Lost(..) => {
                 ClaimError::Failed(Failure::new(Code::Internal, "the same run claimed the lock twice"))
             }
@@ -199,6 +231,19 @@ impl Life {
         self.book.wish.note(notes);
         if let State::Holding(holding) = &mut self.state {
             holding.renew_at_once();
+        }
+    }
+
+    /// What a claim or a release has to wait for is told at once. A renewal tells it in its own way.
+    fn tell_silence(&mut self, answer: &Answer) {
+        let act = match &self.state {
+            State::Claiming(..) => Act::Claim,
+            State::Releasing(..) => Act::Release,
+            State::Idle | State::Holding(_) | State::Lost(..) | State::Wrecked(..) | State::Ended => return,
+        };
+        if let Some(failure) = answer.silence() {
+            let why = Waits::NoAnswer(failure.clone());
+            self.effects.push(Effect::Tell(Change::Waiting { act, why }));
         }
     }
 
@@ -220,7 +265,7 @@ impl Life {
             }
             // The last words of a holder that is none any more.
             State::Lost(..) => {}
-            State::Idle | State::Ended => unreachable!("nothing is under way"),
+            State::Idle | State::Wrecked(..) | State::Ended => unreachable!("nothing is under way"),
         }
     }
 
@@ -270,15 +315,22 @@ impl Life {
     fn release_next(&mut self, next: release::Next) {
         match next {
             release::Next::Ask(ask) => self.ask(ask),
-            release::Next::Wait(until) => {
-                let State::Releasing(_, wake) = &mut self.state else { unreachable!("only a release waits for it") };
-                *wake = Some(until);
+            release::Next::Wait(until) => self.release_waits(until),
+            release::Next::LookAt(look_at) => {
+                self.release_waits(look_at);
+                let why = Waits::LateClaim { look_at };
+                self.effects.push(Effect::Tell(Change::Waiting { act: Act::Release, why }));
             }
             release::Next::Ended(released) => {
                 self.state = State::Ended;
                 self.effects.push(Effect::Released(released));
             }
         }
+    }
+
+    fn release_waits(&mut self, until: Instant) {
+        let State::Releasing(_, wake) = &mut self.state else { unreachable!("only a release waits for it") };
+        *wake = Some(until);
     }
 
     /// Begins what is due, when nothing is under way.
@@ -318,7 +370,7 @@ impl Life {
                     self.ask(ask);
                 }
             }
-            State::Idle | State::Lost(..) | State::Ended => {}
+            State::Idle | State::Lost(..) | State::Wrecked(..) | State::Ended => {}
         }
     }
 
@@ -335,6 +387,7 @@ impl Life {
                 holding.target()
             }
             State::Lost(lost, uid) => Target::Lost { lost: lost.clone(), uid: uid.clone() },
+            State::Wrecked(_, target) => target.clone(),
             State::Releasing(..) | State::Ended => return,
         };
         let (release, next) = Release::begin(target, asked, &mut self.book, now);
@@ -348,10 +401,11 @@ impl Life {
     }
 
     /// Why nothing may begin in a state in which the API server need not be asked.
-    fn no_right(&self) -> Option<Lost> {
+    pub(crate) fn no_right(&self) -> Option<Lost> {
         let message = match &self.state {
             State::Holding(_) => return None,
             State::Lost(lost, _) => return Some(lost.clone()),
+            State::Wrecked(bug, _) => return Some(Lost::Broken(bug.clone())),
             State::Idle | State::Claiming(..) => "the lock was not claimed yet",
             State::Releasing(..) | State::Ended => "the lock was given back already",
         };

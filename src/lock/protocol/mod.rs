@@ -5,6 +5,8 @@
 //! | [`claim`] | create; on an existing Lease read; a free one is taken by replace | won, or a [`ClaimError`] |
 //! | [`renewal`] | read, check that it is ours, replace; a check alone only reads | renewed, lost, or failed |
 //! | [`release`] | delete; settle what is in doubt; look whether a claim landed late | [`Released`] |
+//! | [`reclaim`] | read, watch unchanged, replace, give back: what a person does | [`End`](reclaim::End) |
+//! | [`follow`] | read, then watch from there | [`Sight`](follow::Sight), one after the other |
 //! | [`holding`] | renewals and checks at their time | lost, or a release |
 //! | [`life`] | all of them in their order, with the deadline of the fence | |
 //!
@@ -17,8 +19,10 @@
 //! every claim in doubt until a look that came late enough found nothing of ours.
 
 pub mod claim;
+pub mod follow;
 pub(crate) mod holding;
 pub(crate) mod life;
+pub mod reclaim;
 pub mod release;
 pub(crate) mod renewal;
 #[cfg(test)]
@@ -32,6 +36,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::clock::{Clock, Instant};
+use crate::failure::Failure;
 use crate::lock::record::{Record, Wish};
 use crate::lock::store::{Created, Deleted, Replaced, Trouble};
 use crate::lock::timing::Timing;
@@ -73,6 +78,23 @@ pub(crate) enum Answer {
     Read(Result<Option<Record>, Trouble>),
     Replaced(Result<Replaced, Trouble>),
     Deleted(Result<Deleted, Trouble>),
+}
+
+impl Answer {
+    /// Why it is no definite answer, if it is none.
+    pub(crate) fn silence(&self) -> Option<&Failure> {
+        let trouble = match self {
+            Answer::Created(answer) => answer.as_ref().err(),
+            Answer::NamespaceCreated(answer) => answer.as_ref().err(),
+            Answer::Read(answer) => answer.as_ref().err(),
+            Answer::Replaced(answer) => answer.as_ref().err(),
+            Answer::Deleted(answer) => answer.as_ref().err(),
+        };
+        match trouble? {
+            Trouble::Unsent(failure) | Trouble::Unclear(failure) => Some(failure),
+            Trouble::Forbidden(_) | Trouble::NamespaceTerminating(_) | Trouble::Refused(_) => None,
+        }
+    }
 }
 
 /// A write of ours that carries our identity: its stamp, which is the `renewTime` in it and no other write's, and when

@@ -49,6 +49,8 @@ pub(crate) enum Target {
     Known(Record),
     /// The Lease, but what became of our last write to it is not known.
     Stale(Record),
+    /// The Lease, of which nothing is known any more.
+    Unseen,
     /// It was lost. That Lease is not touched any more.
     Lost { lost: Lost, uid: String },
 }
@@ -58,6 +60,8 @@ pub(crate) enum Target {
 pub(crate) enum Next {
     Ask(Ask),
     Wait(Instant),
+    /// The same, for a claim that may still land.
+    LookAt(Instant),
     Ended(Released),
 }
 
@@ -127,6 +131,10 @@ impl Release {
                 release.doing = Doing::Settling;
                 release.ask(Ask::Read, book, now)
             }
+            Target::Unseen => {
+                release.doing = Doing::Settling;
+                release.ask(Ask::Read, book, now)
+            }
             Target::Lost { lost, uid } => {
                 release.spared = Some(uid);
                 release.conclude(Released::Lost(lost), book, now)
@@ -149,11 +157,19 @@ impl Release {
         match answer {
             Answer::Deleted(answer) => match self.doing.clone() {
                 Doing::Sweeping(so_far) => self.swept(answer, so_far, book, now),
-                _ => self.deleted(answer, book, now),
+                Doing::Deleting
+                | Doing::Settling
+                | Doing::Emptying { .. }
+                | Doing::SettlingEmpty { .. }
+                | Doing::Looking(_) => self.deleted(answer, book, now),
             },
             Answer::Read(answer) => match self.doing.clone() {
                 Doing::Looking(so_far) => self.looked(answer, so_far, book, now),
-                _ => self.settled(answer, book, now),
+                Doing::Deleting
+                | Doing::Settling
+                | Doing::Emptying { .. }
+                | Doing::SettlingEmpty { .. }
+                | Doing::Sweeping(_) => self.settled(answer, book, now),
             },
             Answer::Replaced(answer) => self.emptied(answer, book, now),
             Answer::Created(_) | Answer::NamespaceCreated(_) => unreachable!("a release never creates"),
@@ -238,19 +254,26 @@ impl Release {
         self.held = Some(record);
         match self.doing.clone() {
             Doing::SettlingEmpty { why } => self.empty(why, book, now),
-            _ => self.delete(book, now),
+            Doing::Deleting | Doing::Settling | Doing::Emptying { .. } | Doing::Looking(_) | Doing::Sweeping(_) => {
+                self.delete(book, now)
+            }
         }
     }
 
     fn not_ours(&mut self, record: &Record, book: &mut Book, now: Now) -> Next {
-        let same = record.uid() == self.record().uid();
+        let same = self.held.as_ref().is_some_and(|held| held.uid() == record.uid());
         let released = match self.doing.clone() {
             Doing::SettlingEmpty { why } if same && record.holder().is_none() && self.unclear.is_some() => {
                 Released::Emptied(why)
             }
             // Another Lease: the delete that got no answer was done, and somebody claimed since.
             Doing::Settling if !same && self.unclear == Some(Write::Delete) => Released::Deleted,
-            _ => Released::NotOurs { holder: record.holder().map(str::to_owned) },
+            Doing::Deleting
+            | Doing::Settling
+            | Doing::Emptying { .. }
+            | Doing::SettlingEmpty { .. }
+            | Doing::Looking(_)
+            | Doing::Sweeping(_) => Released::NotOurs { holder: record.holder().map(str::to_owned) },
         };
         self.conclude(released, book, now)
     }
@@ -265,7 +288,7 @@ impl Release {
         let Some(look_at) = book.ledger.look_at(book.timing) else { return Next::Ended(released) };
         self.doing = Doing::Looking(released);
         self.backoff = Backoff::default();
-        if look_at <= now.boot { self.ask(Ask::Read, book, now) } else { Next::Wait(look_at) }
+        if look_at <= now.boot { self.ask(Ask::Read, book, now) } else { Next::LookAt(look_at) }
     }
 
     fn looked(&mut self, answer: Result<Option<Record>, Trouble>, so_far: Released, book: &mut Book, now: Now) -> Next {

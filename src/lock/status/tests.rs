@@ -50,8 +50,8 @@ the lock of this cluster (Lease dcctl in dc-k8s-system) is held
   instance:   prod
   command:    bootstrap
   step:       Apply infrastructure
-  claimed:    2026-11-30T00:00:00.000000Z, 10m0s ago
-  renewed:    2026-11-30T00:09:56.000000Z, 4s ago
+  claimed:    2026-11-30T00:00:00.000000Z, 10m0s ago by this machine's clock
+  renewed:    2026-11-30T00:09:56.000000Z, 4s ago by this machine's clock
   looks:      live: renewed within its 60 s by this machine's clock. That is evidence, not a verdict: another \
 machine's clock wrote the time.
   CI:         GitLab, attempt 2
@@ -77,7 +77,7 @@ fn a_stale_holder_is_shown_with_where_to_look_and_its_last_will() {
     });
     let said = text(&stale);
     for line in [
-        "  renewed:    2026-11-30T00:03:48.000000Z, 6m12s ago",
+        "  renewed:    2026-11-30T00:03:48.000000Z, 6m12s ago by this machine's clock",
         "  looks:      stale: not renewed within its 60 s by this machine's clock. That is evidence, not a verdict: \
          another machine's clock wrote the time.",
         "  last will:  a stop was requested at 2026-11-30T00:03:40Z by SIGTERM; it may take until \

@@ -14,7 +14,7 @@ use crate::report::human::resources::{CONTENT, Deed, InFlight, Objects, Resource
 use crate::report::human::row::{Row, Style, columns};
 use crate::report::human::verdict::{Gathered, verdict};
 use crate::report::human::{Screen, ToolOutput};
-use crate::report::output::{Tail, readable};
+use crate::report::output::{PieceEnd, Tail, readable};
 
 /// Where the values of the heading and of the verdict begin.
 pub(super) const VALUES: usize = 14;
@@ -142,7 +142,7 @@ impl Log {
             Event::StopRequested(stop) => self.stop(stop),
             Event::SignalReceived(signal) => self.signal(signal),
             Event::Diagnostic(diagnostic) => self.diagnose(diagnostic, seen.truncated.get("/data/detail")),
-            Event::LockRenewed(_) => Vec::new(),
+            Event::LockRenewed(_) | Event::LockReleasing(_) => Vec::new(),
             Event::LockReleased(released) if released.manner == ReleaseManner::Deleted && released.why.is_none() => {
                 Vec::new()
             }
@@ -156,6 +156,7 @@ impl Log {
             }
             Event::LockLost(_) | Event::LockLeft(_) => vec![marked(Style::Bad, "✗", &event.message())],
             Event::LockRenewalFailed(_)
+            | Event::LockWaiting(_)
             | Event::ProcessKilled(_)
             | Event::ProcessLeftBehind(_)
             | Event::OutputDropped(_)
@@ -306,7 +307,7 @@ impl Step {
             }
             Event::ProcessOutput(said) => {
                 if output != ToolOutput::Elsewhere {
-                    self.tail.push(&said.text, said.more);
+                    self.tail.push(&said.text, PieceEnd::of(said));
                 }
                 let shown = output == ToolOutput::Always;
                 shown.then(|| printed(&readable(&said.text))).into_iter().collect()
@@ -341,7 +342,34 @@ impl Step {
                 self.in_flight.end(&failed.address);
                 vec![self.resources.fail(&failed.address, &failed.action, failed.elapsed_ms, width)]
             }
-            _ => Vec::new(),
+            Event::RunStarted(_)
+            | Event::RunPlanned(_)
+            | Event::RunFinished(_)
+            | Event::StepStarted(_)
+            | Event::StepFinished(_)
+            | Event::LockWaiting(_)
+            | Event::LockClaimed(_)
+            | Event::LockRenewed(_)
+            | Event::LockRenewalFailed(_)
+            | Event::LockBlocked(_)
+            | Event::LockLost(_)
+            | Event::LockReleasing(_)
+            | Event::LockReleased(_)
+            | Event::LockLeft(_)
+            | Event::LockObserved(_)
+            | Event::ProcessInterrupted(_)
+            | Event::ProcessInterruptReported(_)
+            | Event::ProcessKilled(_)
+            | Event::ProcessLeftBehind(_)
+            | Event::OutputDropped(_)
+            | Event::ResourceProgressed(_)
+            | Event::ToolChecked(_)
+            | Event::EnvironmentDropped(_)
+            | Event::StopRequested(_)
+            | Event::SignalReceived(_)
+            | Event::Diagnostic(_)
+            | Event::NoteMade(_)
+            | Event::ReportFailed(_) => Vec::new(),
         }
     }
 

@@ -147,7 +147,7 @@ impl Row {
             }
             first = false;
             at += word.columns;
-            brush.word(&word, fresh);
+            brush.word(&word, if fresh { Column::First } else { Column::Later });
         }
         brush.end_line();
     }
@@ -198,6 +198,15 @@ impl Row {
     }
 }
 
+/// Where on its line a word stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Column {
+    /// It begins the line, but for spaces.
+    First,
+    /// Another word is before it.
+    Later,
+}
+
 struct Word {
     gap: usize,
     columns: usize,
@@ -209,7 +218,7 @@ impl Word {
         self.columns += letter_columns(letter);
         match self.pieces.last_mut() {
             Some((same, text)) if *same == style => text.push(letter),
-            _ => self.pieces.push((style, letter.to_string())),
+            Some(_) | None => self.pieces.push((style, letter.to_string())),
         }
     }
 }
@@ -245,10 +254,10 @@ impl Brush<'_> {
         self.out.push_str(&without_commands(text));
     }
 
-    fn word(&mut self, word: &Word, begins_line: bool) {
+    fn word(&mut self, word: &Word, column: Column) {
         for (index, (style, text)) in word.pieces.iter().enumerate() {
             match text.strip_prefix("::") {
-                Some(rest) if begins_line && index == 0 => self.paint(*style, &format!(": :{rest}")),
+                Some(rest) if column == Column::First && index == 0 => self.paint(*style, &format!(": :{rest}")),
                 Some(_) | None => self.paint(*style, text),
             }
         }

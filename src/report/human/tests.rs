@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::event::{Level, LockEnd, LockLeft, ProcessOutput, RunOutcome, Seen, StepOutcome, Stream};
+use crate::event::{
+    Level, LockAct, LockEnd, LockLeft, LockLost, LockWaiting, ProcessOutput, RunOutcome, Seen, StepOutcome, Stream,
+};
 use crate::failure::Code;
 use crate::report::human::{Color, Human, Options, Screen, ToolOutput};
 use crate::report::stories::{self, HOLDER, Story};
@@ -285,6 +287,40 @@ fn a_lock_that_was_left_behind() {
                   more, `dcctl instances reclaim --kube-context demo-cluster`
 
     bootstrap demo was ended by force: exit code 12 (stopped.forced), the lock WAS LEFT BEHIND
+    "#);
+}
+
+#[test]
+fn a_lock_that_was_lost_because_nothing_could_be_renewed() {
+    let mut story = Story::bootstrap();
+    story.start(5);
+    let said = "stopping \"Install chart\": this cluster's lock could not be renewed for 1m0s, at least as long as it is \
+                valid, so another run may rightly hold it by now";
+    story.say(LockLost { holder: Some(HOLDER.into()), text: said.into() });
+    story.end(StepOutcome::Stopped, "Helm ended after one interrupt", None);
+    story.say(LockWaiting { act: LockAct::Release, why: "the API server cannot be reached".into(), waited_ms: 5_000 });
+    let failure = stories::failed(Code::LockLost, said);
+    let journal = story.finish(|finished| {
+        finished.outcome = RunOutcome::Failed;
+        finished.exit_code = 22;
+        finished.failure = Some(failure);
+        finished.lock = LockEnd::Lost;
+        finished.holder = Some(HOLDER.into());
+    });
+    insta::assert_snapshot!(log_from("6/9", &journal), @r#"
+    6/9  Install chart
+         ✗ stopping "Install chart": this cluster's lock could not be renewed for 1m0s, at least as long
+           as it is valid, so another run may rightly hold it by now
+         ■ stopped: Helm ended after one interrupt
+         ! where the lock is cannot be said yet, after 5s: the API server cannot be reached
+
+      why         stopping "Install chart": this cluster's lock could not be renewed for 1m0s, at least
+                  as long as it is valid, so another run may rightly hold it by now
+      where       step 6/9, Install chart
+      do now      See who holds it now; run the same command again when it is free.
+      lock        it still named this run, alice@build-01/48213/9f3c1a20b7e4d5c6, when it was last seen
+
+    bootstrap demo failed: exit code 22 (lock.lost), the lock was lost
     "#);
 }
 

@@ -20,6 +20,8 @@ const SLOWEST: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     kube_context: Option<String>,
+    /// The identity of the run itself.
+    ours: Option<String>,
     /// Title and milliseconds of the steps that ran.
     steps: Vec<(String, u64)>,
     /// The place and the title of the step that failed or was stopped.
@@ -32,6 +34,7 @@ pub(super) struct Gathered {
 impl Gathered {
     pub(super) fn start(&mut self, started: &RunStarted) {
         self.kube_context.clone_from(&started.kube_context);
+        self.ours.clone_from(&started.holder);
     }
 
     pub(super) fn step(&mut self, finished: &StepFinished) {
@@ -61,7 +64,7 @@ pub(super) fn verdict(finished: &RunFinished, gathered: &Gathered) -> Vec<Row> {
     let mut rows = vec![Row::new()];
     rows.extend(why(finished, gathered));
     rows.extend(what_to_do(finished));
-    rows.extend(lock(finished, gathered.kube_context.as_deref()));
+    rows.extend(lock(finished, gathered));
     rows.extend(list("unfinished", &finished.unfinished));
     let kept: Vec<String> = finished.kept.iter().map(|kept| format!("{} ({})", kept.path, kept.what)).collect();
     rows.extend(list("look at", &kept));
@@ -121,12 +124,16 @@ fn what_to_do(finished: &RunFinished) -> Vec<Row> {
 }
 
 /// Where the lock is, when that is worth more than the last line.
-fn lock(finished: &RunFinished, context: Option<&str>) -> Option<Row> {
+fn lock(finished: &RunFinished, gathered: &Gathered) -> Option<Row> {
+    let context = gathered.kube_context.as_deref();
     let holder = finished.holder.as_deref();
     let said = |holder: &&str| finished.failure.as_ref().is_some_and(|failure| failure.message.contains(holder));
     let by = holder.filter(|holder| !said(holder)).map(|holder| format!("held by {holder}"));
     let text = match finished.lock {
         LockEnd::Released => return None,
+        LockEnd::Lost if holder.is_some() && holder == gathered.ours.as_deref() => {
+            format!("it still named this run, {}, when it was last seen", holder?)
+        }
         LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => by?,
         LockEnd::Unknown => format!("not known; if it is held, then by {}", holder.unwrap_or("this run")),
         LockEnd::Left => {

@@ -9,7 +9,7 @@ use crate::event::{
     Diagnostic, Event, LockBlocked, LockEnd, LockLeft, LockLost, LockObserved, ObjectChange, ProcessFinished,
     RunFinished, RunPlanned, Seen, StepFinished, StopRequested,
 };
-use crate::report::output::Tail;
+use crate::report::output::{PieceEnd, Tail};
 use crate::report::sanitise::LONGEST_OUTPUT;
 
 /// The step that claims the cluster's lock.
@@ -143,6 +143,8 @@ impl Ledger {
             },
             Event::LockRenewed(_)
             | Event::LockRenewalFailed(_)
+            | Event::LockWaiting(_)
+            | Event::LockReleasing(_)
             | Event::StepProgressed(_)
             | Event::OutputDropped(_)
             | Event::ToolChecked(_)
@@ -217,7 +219,7 @@ impl Step {
                 self.set(&started.program, ThingState::Started { action: "verify".to_owned() });
             }
             Event::ProcessFinished(finished) => self.finish(finished),
-            Event::ProcessOutput(output) => self.output.push(&output.text, output.more),
+            Event::ProcessOutput(output) => self.output.push(&output.text, PieceEnd::of(output)),
             Event::ObjectApplied(applied) => {
                 let state = if applied.dry_run {
                     ThingState::Would { change: applied.action }
@@ -248,7 +250,36 @@ impl Step {
                 let took = Duration::from_millis(failed.elapsed_ms);
                 self.set(&failed.address, ThingState::Failed { action: failed.action.clone(), took });
             }
-            _ => {}
+            Event::RunStarted(_)
+            | Event::RunPlanned(_)
+            | Event::RunFinished(_)
+            | Event::StepStarted(_)
+            | Event::StepFinished(_)
+            | Event::StepProgressed(_)
+            | Event::LockWaiting(_)
+            | Event::LockClaimed(_)
+            | Event::LockRenewed(_)
+            | Event::LockRenewalFailed(_)
+            | Event::LockBlocked(_)
+            | Event::LockLost(_)
+            | Event::LockReleasing(_)
+            | Event::LockReleased(_)
+            | Event::LockLeft(_)
+            | Event::LockObserved(_)
+            | Event::ProcessStarted(_)
+            | Event::ProcessInterrupted(_)
+            | Event::ProcessInterruptReported(_)
+            | Event::ProcessKilled(_)
+            | Event::ProcessLeftBehind(_)
+            | Event::OutputDropped(_)
+            | Event::ResourceProgressed(_)
+            | Event::ToolChecked(_)
+            | Event::EnvironmentDropped(_)
+            | Event::StopRequested(_)
+            | Event::SignalReceived(_)
+            | Event::Diagnostic(_)
+            | Event::NoteMade(_)
+            | Event::ReportFailed(_) => {}
         }
     }
 

@@ -130,6 +130,13 @@ impl Proxy {
         lock(&self.shared.rules).clear();
     }
 
+    /// Cuts every connection that there is now, watches included. New ones are carried on.
+    pub(crate) fn cut(&self) {
+        for socket in lock(&self.shared.sockets).values() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
     /// Every request so far, in the order of their arrival.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         lock(&self.shared.seen).clone()

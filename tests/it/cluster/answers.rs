@@ -3,7 +3,7 @@
 use dcctl::cluster::kubeconfig::load;
 use dcctl::cluster::namespace::{Made, Namespace};
 use dcctl::cluster::record::{Progress, Record, SCHEMA};
-use dcctl::cluster::{Cluster, Proxies, Sources, Store};
+use dcctl::cluster::{Cluster, MayWrite, Proxies, Sources, Store};
 use dcctl::failure::Code;
 use serde_json::Map;
 
@@ -11,7 +11,7 @@ use crate::bed::{Bed, Fault, Proxy, Rule};
 
 async fn through(proxy: &Proxy) -> Cluster {
     let kubeconfig = load(&Sources::file(proxy.kubeconfig("admin")), None).expect("the proxy writes good kubeconfigs");
-    Cluster::connect(&kubeconfig, &Proxies::default()).await.expect("the API server answers")
+    Cluster::connect(&kubeconfig, &Proxies::default(), MayWrite::always()).await.expect("the API server answers")
 }
 
 fn asked(proxy: &Proxy, method: &str, path: &str) -> usize {

@@ -9,7 +9,7 @@ use std::thread;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use dcctl::cluster::kubeconfig::load;
-use dcctl::cluster::{Cluster, Connection, Proxies, Sources};
+use dcctl::cluster::{Cluster, Connection, MayWrite, Proxies, Sources};
 use dcctl::failure::{Code, Failure};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -35,7 +35,7 @@ fn cluster(value: &mut Value) -> &mut Value {
 }
 
 async fn connect(path: &Path, context: Option<&str>) -> Result<Cluster, Failure> {
-    Cluster::connect(&load(&Sources::file(path), context)?, &Proxies::default()).await
+    Cluster::connect(&load(&Sources::file(path), context)?, &Proxies::default(), MayWrite::always()).await
 }
 
 /// A server on loopback that answers every connection with this, over TLS if it has a certificate.
@@ -93,7 +93,7 @@ fn a_second_client_lives_in_another_runtime() {
     let connection = Connection::new(&kubeconfig, &Proxies::default()).expect("it can be used");
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let one = runtime();
-    one.block_on(Cluster::over(connection.clone())).expect("it is there");
+    one.block_on(Cluster::over(connection.clone(), MayWrite::always())).expect("it is there");
     drop(one);
     let other = runtime();
     let client = other.block_on(async { connection.client_now() }).expect("a client of its own");

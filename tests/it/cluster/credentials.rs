@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dcctl::cluster::kubeconfig::load;
 use dcctl::cluster::namespace::Made;
-use dcctl::cluster::{Cluster, Proxies, Sources, Store};
+use dcctl::cluster::{Cluster, MayWrite, Proxies, Sources, Store};
 use dcctl::failure::{Code, Failure};
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ fn plugin(bed: &Bed, script: &str) -> Value {
 }
 
 async fn connect(path: &Path) -> Result<Cluster, Failure> {
-    Cluster::connect(&load(&Sources::file(path), None)?, &Proxies::default()).await
+    Cluster::connect(&load(&Sources::file(path), None)?, &Proxies::default(), MayWrite::always()).await
 }
 
 #[tokio::test]

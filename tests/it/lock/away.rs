@@ -40,6 +40,17 @@ fn a_run_that_cannot_renew_for_a_whole_validity_counts_itself_lost_and_stops() {
     let begins = "stopping \"Apply infrastructure\": this cluster's lock could not be renewed for 1m0s";
     assert!(said.starts_with(begins), "{said}");
     assert_eq!((&verdict["data"]["lock"], of_kind(&ended.events(), "process.interrupted").len()), (&json!("lost"), 1));
+    // By what it saw last the Lease is its own, and nobody else will give it back.
+    assert_eq!(verdict["data"]["holder"], json!(holder));
+    assert_eq!(of_kind(&ended.events(), "lock.lost")[0]["data"]["holder"], json!(holder));
+    let next = verdict["data"]["next"].to_string();
+    for part in ["still named this run", "dcctl lock status --kube-context bed", "dcctl instances reclaim"] {
+        assert!(next.contains(part), "{next}");
+    }
+    // A connection that nobody takes is told as such, and not as a request without an answer.
+    let events = ended.events();
+    let failed = of_kind(&events, "lock.renewal_failed");
+    assert!(failed.iter().any(|event| event["data"]["why"] == "the API server cannot be reached"), "{failed:?}");
     rig.bed.thaw("kube-apiserver");
     let lease = wait::fact("the API server to answer", || rig.bed.api().get(crate::lock::rig::LEASE).ok());
     assert_eq!(lease.map(|lease| text(&lease["spec"]["holderIdentity"])), holder, "the Lease is left alone");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::bed::dcctl::Running;
 use crate::bed::{Fault, Gate, Proxy, Rule, wait};
-use crate::lock::rig::{LEASE, Rig, text};
+use crate::lock::rig::{LEASE, Rig, of_kind, text};
 
 fn status(code: u16, reason: &str, message: &str) -> String {
     json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code, "message": message })
@@ -113,6 +113,27 @@ fn a_claim_that_lands_after_the_run_found_the_lock_busy_is_not_left_behind() {
 }
 
 #[test]
+fn a_claim_that_lands_after_the_lock_of_a_second_one_was_lost_is_not_left_behind() {
+    let rig = Rig::new().gated();
+    let _check = rig.gate("one");
+    let proxy = Proxy::start(&rig.bed);
+    let gate = Gate::new();
+    proxy.add(creates().request(Fault::Hold(gate.clone())));
+    let run = start(&rig, &proxy);
+    let journal = run.journal();
+    // The first claim is still on its way when the run has the lock by a second one.
+    journal.wait_for("process.started", |_| true);
+    let lost = rig.lease().expect("it is held")["metadata"]["uid"].clone();
+    rig.bed.api().delete(LEASE).expect("the bed may do everything");
+    gate.open();
+    let late = |lease: &Value| lease["metadata"]["uid"] != lost;
+    wait::fact("the first claim to land", || rig.lease().filter(late).map(drop).or_else(|| ended(&journal.events())));
+    let ended = run.finish().expect_code(22);
+    assert_eq!(rig.lease(), None, "{}", ended.stdout);
+    assert_eq!(ended.verdict()["data"]["lock"], "lost");
+}
+
+#[test]
 fn a_lock_that_cannot_be_asked_about_any_more_is_said_to_be_unknown() {
     let rig = Rig::new();
     let proxy = Proxy::start(&rig.bed);
@@ -125,6 +146,24 @@ fn a_lock_that_cannot_be_asked_about_any_more_is_said_to_be_unknown() {
     assert_eq!(verdict["data"]["holder"], json!(rig.holder()), "the identity to look for is named");
     assert!(text(&verdict["data"]["failure"]["message"]).contains("no answer to the claim"), "{verdict}");
     assert_eq!(ended.code(), Some(4));
+    // Nobody had to wonder meanwhile: what is waited for was said at once, and again.
+    let events = ended.events();
+    let acts: Vec<String> = of_kind(&events, "lock.waiting").iter().map(|event| text(&event["data"]["act"])).collect();
+    assert_eq!(acts, ["claim", "release", "release"]);
+}
+
+#[test]
+fn people_read_what_a_release_waits_for() {
+    let rig = Rig::new();
+    let proxy = Proxy::start(&rig.bed);
+    proxy.add(Rule::on("DELETE", "/leases/dcctl").nth(1).request(Fault::HalfOpen));
+    let run = rig.bed.dcctl(["bootstrap", "one", "--output", "human", "--bundle"]).arg(rig.bed.file("bundle"));
+    let done = run.with_kubeconfig(&proxy.kubeconfig("admin")).run().expect_code(0);
+    let words = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = "! where the lock is cannot be said yet, after ";
+    assert_eq!(words.matches(said).count(), 1, "{}", done.stdout);
+    assert!(words.contains("s: the API server gave no answer about the lock within 5s"), "{}", done.stdout);
+    assert_eq!(rig.lease(), None);
 }
 
 fn now() -> String {

@@ -9,5 +9,8 @@ mod held;
 mod lost;
 mod permissions;
 mod reader;
+mod reclaim;
 pub(crate) mod rig;
+mod status;
 mod together;
+mod writes;

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::process::Pid;
 use serde_json::{Value, json};
 
 use crate::bed::dcctl::Running;
@@ -26,6 +27,7 @@ const DEFINITION: &str = include_str!("../../../fixtures/demo/operator/d-definit
 pub(crate) struct Rig {
     pub(crate) bed: Bed,
     pub(crate) ledger: Ledger,
+    operator: String,
     instance: String,
     verify: String,
     build: String,
@@ -41,8 +43,8 @@ impl Rig {
     pub(crate) fn on(bed: Bed) -> Rig {
         let ledger = Ledger::at(bed.file("ledger.jsonl"));
         fs::create_dir_all(bed.file("bundle")).expect("the test's folder can be written");
-        let rig = Rig { bed, ledger, instance: String::new(), verify: String::new(), build: String::new() };
-        rig.write()
+        let (operator, instance, verify, build) = Default::default();
+        Rig { bed, ledger, operator, instance, verify, build }.write()
     }
 
     /// With infrastructure: one thing, `slow`, whose creation takes so many seconds unless it is stopped.
@@ -57,6 +59,13 @@ impl Rig {
         );
         fs::write(root.join("main.tf"), text).expect("the test's folder can be written");
         self.instance.push_str("  infrastructure: { root: infra }\n");
+        self.write()
+    }
+
+    /// With an operator, which is one ConfigMap `one` with this colour.
+    pub(crate) fn operator(mut self, color: &str) -> Rig {
+        self.bed.write("bundle/operator/one.yaml", &config_map(color));
+        self.operator.push_str("operator: { manifests: operator/ }\n");
         self.write()
     }
 
@@ -93,8 +102,8 @@ impl Rig {
     fn write(self) -> Rig {
         let text = format!(
             "apiVersion: dcctl.devicechain.io/v1\nkind: Bundle\nmetadata: {{ name: lock, version: 1.0.0 }}\n\
-             instance:\n  namespace: \"dci-${{instance}}\"\n{}{}{}",
-            self.instance, self.verify, self.build
+             {}instance:\n  namespace: \"dci-${{instance}}\"\n{}{}{}",
+            self.operator, self.instance, self.verify, self.build
         );
         fs::write(self.bed.file("bundle/bundle.yaml"), text).expect("the test's folder can be written");
         self
@@ -107,6 +116,11 @@ impl Rig {
             .arg(self.bed.file("bundle"))
             .arg("--state-dir")
             .arg(self.state_dir(instance))
+    }
+
+    /// An install, as `admin`, not started yet.
+    pub(crate) fn install(&self) -> Dcctl {
+        self.bed.dcctl(["install", "--output", "jsonl", "--bundle"]).arg(self.bed.file("bundle"))
     }
 
     /// Where the state of an instance is.
@@ -198,6 +212,21 @@ impl Rig {
         let said = |event: &Value| format!("{} {}", text(&event["verb"]), event["responseStatus"]["code"]);
         self.bed.audit().iter().filter(about).map(said).collect()
     }
+}
+
+/// A ConfigMap `one` of this colour.
+pub(crate) fn config_map(color: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{ name: one, namespace: default }}\ndata: {{ color: {color} }}\n"
+    )
+}
+
+/// The process that owns a run; the holder's identity names it.
+#[track_caller]
+pub(crate) fn supervisor(run: &Running) -> Pid {
+    let started = run.wait_for("run.started", |_| true);
+    let (_, pid, _) = holder_parts(&text(&started["data"]["holder"]));
+    i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id")
 }
 
 fn is_write(event: &Value) -> bool {

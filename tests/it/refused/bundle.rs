@@ -119,12 +119,14 @@ fn what_is_no_bundle_is_said_with_what_one_is() {
     told(&bed, || bootstrap(&bed, &text), 3, "config.bundle").never_began().says(&["notes.txt"]);
     let broken = bed.write("broken.tar.gz", "nothing of the kind\n");
     told(&bed, || bootstrap(&bed, &broken), 3, "config.bundle").never_began().says(&["broken.tar.gz"]);
+    let huge: String = (0..50_000).map(|number| format!("key{number}: 1\n")).collect();
     for (name, text, says) in [
         ("other", "apiVersion: v1\nkind: ConfigMap\n", "bundle.yaml:2:7: kind: this is not a bundle but `ConfigMap`"),
         ("newer", "apiVersion: dcctl.devicechain.io/v2\nkind: Bundle\nmetadata: { name: a, version: \"1\" }\n", "v2"),
         ("nothing", "", "bundle.yaml"),
         ("list", "- a\n- b\n", "bundle.yaml:1:1"),
         ("binary", "\u{0}\u{1}", "bundle.yaml:1"),
+        ("huge", &huge, "it has more than 20000 keys, values and elements"),
     ] {
         let bundle = bundle(&bed, name, text);
         told(&bed, || bootstrap(&bed, &bundle), 3, "config.bundle").never_began().says(&[says]);

@@ -1,7 +1,7 @@
 //! Reports that cannot be written: exit code 40 when nothing else went wrong, and the run does all the same.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -154,4 +154,53 @@ fn when_the_supervisor_is_killed_the_junit_report_still_tells_the_whole_run() {
     assert_eq!(report.case("claim-the-cluster", "release").result, "error", "{}", report.text);
     assert_eq!(report.case("check-the-surroundings", "step").result, "passed", "{}", report.text);
     assert_eq!(report.case("record-the-install", "step").class, "dcctl.install.record-the-install");
+}
+
+/// The bytes of each line of events, its line feed included.
+fn lengths(stdout: &str) -> Vec<usize> {
+    stdout.lines().map(|line| line.len() + 1).collect()
+}
+
+#[test]
+fn an_events_file_that_takes_all_but_the_verdict_is_40_in_the_verdict_too() {
+    let bed = Bed::take();
+    let bundle = small_bundle(&bed);
+    let held = |line: &str| line.contains("\"type\":\"step.started\"") && line.contains("record-the-install");
+    // What comes after the step that is held below, and how long the verdict is, as a second run of the same has it.
+    let again = || install(&bed, &bundle).args(["--output", "jsonl"]).run().expect_code(0).stdout;
+    let (_, before) = (again(), again());
+    let last = before.lines().position(held).expect("it has that step");
+    let after = lengths(&before).split_off(last + 1);
+    let (verdict, rest) = after.split_last().expect("there is a verdict");
+
+    let pipe = fifo(&bed, "events.pipe");
+    let mut reader = BufReader::new(File::options().read(true).write(true).open(&pipe).expect("it is a pipe"));
+    // One page, of which the events file gets what all but the verdict needs.
+    let page = rustix::pipe::fcntl_setpipe_size(reader.get_ref(), 4096).expect("a pipe may be small");
+    let room = rest.iter().sum::<usize>() + verdict / 2;
+    let (proxy, gate) = (Proxy::start(&bed), Gate::new());
+    proxy.add(Rule::on("*", "/configmaps").nth(1).request(Fault::Hold(gate.clone())));
+    let run = install(&bed, &bundle).args(["--output", "jsonl", "--events-file"]).arg(&pipe).with_junit();
+    let run = run.with_kubeconfig(&proxy.kubeconfig("admin")).start();
+    let mut line = String::new();
+    while !held(&line) {
+        line.clear();
+        reader.read_line(&mut line).expect("a pipe can be read");
+    }
+    gate.wait_for(1);
+    assert_eq!(reader.buffer(), b"", "nothing was told while the step is held");
+    reader.get_mut().write_all(&vec![b'.'; page - room]).expect("there is room");
+    gate.open();
+    let finished = run.finish().expect_code(40);
+    let events = finished.events();
+    assert_eq!(failed(&events)["report"], "events-file");
+    let verdict = &finished.verdict()["data"];
+    assert_eq!((&verdict["outcome"], &verdict["exit_code"]), (&"succeeded".into(), &40.into()), "{verdict}");
+    assert_eq!(verdict["failure"]["code"], "report.unwritten", "{verdict}");
+    assert_eq!(finished.junit().only_bad().kind, "dcctl.ReportUnwritten");
+    // The pipe has every event but those of the very end: it took all that it could.
+    let mut taken = vec![0; page];
+    let length = reader.get_mut().read(&mut taken).expect("a pipe can be read");
+    let taken = String::from_utf8_lossy(&taken[..length]).into_owned();
+    assert!(taken.contains("lock.released") && !taken.contains("run.finished"), "{taken}");
 }

@@ -2,26 +2,35 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::bed::Dcctl;
 use crate::bed::dcctl::Finished;
+use crate::encodings::{self, encoded};
 use crate::refused::failing::Rig;
 
 /// A secret of one line, and one of several.
-const PASSWORD: &str = "zebra-crossing-4711";
+const PASSWORD: &str = "zebra\"cross/ing <4711> & 50%ü";
 const KEY: &str = "-----BEGIN TEST KEY-----\nfirst line of the key\nsecond line of the key\n-----END TEST KEY-----\n";
 
-/// Everything that must not be found anywhere: each secret, each line of it that tells something, and what `base64`
-/// makes of them.
-fn forms() -> Vec<String> {
-    let lines = KEY.lines().filter(|line| !line.starts_with("-----")).map(str::to_owned);
-    let encoded = [PASSWORD, KEY, KEY.trim_end()].map(|secret| STANDARD.encode(secret));
-    let first_lines = encoded.iter().map(|text| text[..text.len().min(40)].to_owned());
-    lines.chain([PASSWORD.to_owned()]).chain(first_lines).collect()
+/// Everything that must not be found anywhere: each secret, each line of it that tells something, both in every encoding,
+/// the halves of the one-line secret, and what `base64` makes of the other.
+fn forms() -> &'static [String] {
+    static FORMS: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let lines = KEY.lines().filter(|line| !line.starts_with("-----"));
+        let secrets: Vec<String> = lines.chain([PASSWORD]).map(str::to_owned).collect();
+        let halves = [&PASSWORD[..MIDDLE], &PASSWORD[MIDDLE..]].map(str::to_owned);
+        let key = [KEY, KEY.trim_end()].map(|secret| STANDARD.encode(secret)[..40].to_owned());
+        encoded(&secrets).into_iter().map(|[_, _, text]| text).chain(halves).chain(key).collect()
+    });
+    &FORMS
 }
+
+/// Where the one-line secret is parted: each half is enough to be known by.
+const MIDDLE: usize = 11;
 
 /// The two secrets, by the two ways in which they may be given.
 fn with_secrets(rig: &Rig, run: Dcctl) -> Dcctl {
@@ -32,6 +41,12 @@ fn with_secrets(rig: &Rig, run: Dcctl) -> Dcctl {
 /// What tools have to print: a file outside of the bundle, so that the bundle itself holds no secret.
 fn leak(rig: &Rig) -> std::path::PathBuf {
     rig.bed.write("leak", &format!("password is {PASSWORD} here\n{KEY}"))
+}
+
+/// A file with the one-line secret, and colour in the middle of it.
+fn coloured(rig: &Rig) -> String {
+    let (before, after) = PASSWORD.split_at(MIDDLE);
+    rig.bed.write("coloured", &format!("{before}\u{1b}[1;31m{after}\u{1b}[0m")).display().to_string()
 }
 
 /// Nothing of it is anywhere: the outputs, the reports, the journal, the run directory.
@@ -48,7 +63,7 @@ fn assert_nothing_leaked(finished: &Finished, folders: &[&Path]) {
 fn assert_clean(what: &str, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for form in forms() {
-        assert!(!text.contains(&form), "{what} has {form:?}:\n{text}");
+        assert!(!text.contains(form), "{what} has {form:?}:\n{text}");
     }
 }
 
@@ -101,15 +116,25 @@ fn a_verify_command_that_prints_them_in_every_form_gives_none_away() {
     ));
     root(&rig, "");
     let leak = leak(&rig).display().to_string();
-    // As it is, encoded in one line and in several, in the middle of a line that is longer than any piece of output,
-    // and across the border of such pieces.
+    let coloured = coloured(&rig);
+    let secrets = serde_json::to_string(&[PASSWORD, "first line of the key"]).expect("texts");
+    let secrets = rig.bed.write("secrets.json", &secrets).display().to_string();
+    let program = rig.bed.write("encodings.py", encodings::PROGRAM).display().to_string();
+    // As it is, in every encoding, encoded in one line and in several, with colour in the middle, in the middle of a line
+    // that is longer than any piece of output or event, and across the border of such pieces.
     let script = format!(
-        "cat {leak}; base64 -w0 {leak}; echo; base64 {leak}\nprintf %s '{{\"password\":\"'; head -c 37 {leak} | tail -c 25; echo '\"}}'\n\
-         for length in 8170 8180 8190 16380; do head -c $length /dev/zero | tr '\\0' x; cat {leak}; done\ncat {leak} >&2; exit 1"
+        "cat {leak}; python3 {program} <{secrets} || exit 9; base64 -w0 {leak}; echo; base64 {leak}; base64 -w64 {leak}\n\
+         printf %s '{{\"password\":\"'; head -c {end} {leak} | tail -c {length}; echo '\"}}'\n\
+         for length in 8150 8170 8180 8190 16350 16370 16380; do for file in {leak} {coloured}; do\n\
+         head -c $length /dev/zero | tr '\\0' x; cat $file; head -c 20000 /dev/zero | tr '\\0' y; echo; done; done\n\
+         cat {leak} >&2; cat {coloured} >&2; exit 1",
+        end = "password is ".len() + PASSWORD.len(),
+        length = PASSWORD.len(),
     );
     rig.script("leak.sh", &script);
     let shown = assert_keeps_secrets(&rig, 1);
     assert!(shown.contains("verify.failed") && shown.contains("password is [redacted] here"), "{shown}");
+    assert!(shown.contains("percent, a path segment"), "python3 did not run: {shown}");
 }
 
 #[test]
@@ -130,9 +155,12 @@ fn a_command_that_opentofu_runs_with_them_gives_none_away() {
     let rig = Rig::new(&format!("  infrastructure: {{ root: infra, {SECRETS} }}\n"));
     root(
         &rig,
-        "output \"all\" {\n  value = nonsensitive(\"${var.password} ${base64encode(var.key)}\")\n}\n\
-         resource \"terraform_data\" \"gate\" {\n  input = nonsensitive(var.key)\n  provisioner \"local-exec\" {\n    \
-         command = nonsensitive(\"echo '${var.password}'; echo '${var.key}' >&2; exit 1\")\n  }\n}\n",
+        &format!(
+            "output \"all\" {{\n  value = nonsensitive(\"${{var.password}} ${{base64encode(var.key)}}\")\n}}\n\
+         resource \"terraform_data\" \"gate\" {{\n  input = nonsensitive(var.key)\n  provisioner \"local-exec\" {{\n    \
+         command = nonsensitive(\"echo '${{urlencode(var.password)}}'; cat {coloured}; echo '${{var.key}}' >&2; exit 1\")\n  }}\n}}\n",
+            coloured = coloured(&rig),
+        ),
     );
     let shown = assert_keeps_secrets(&rig, 1);
     assert!(shown.contains("infrastructure.failed"), "{shown}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dcctl::clock;
 use dcctl::cluster::kubeconfig::load;
-use dcctl::cluster::{Cluster, Proxies, Sources};
+use dcctl::cluster::{Cluster, MayWrite, Proxies, Sources};
 use dcctl::config::{Bundle, Claims, Declaration, Deployment, Instance, Operator};
 use dcctl::failure::Failure;
 use dcctl::process::{Limits, Stopper, stop_channel};
@@ -113,8 +113,12 @@ impl Bench<'_> {
 }
 
 pub(crate) async fn connect(bed: &Bed, user: &str) -> Cluster {
+    connect_with(bed, user, MayWrite::always()).await
+}
+
+pub(crate) async fn connect_with(bed: &Bed, user: &str, may_write: MayWrite) -> Cluster {
     let kubeconfig = load(&Sources::file(bed.kubeconfig(user)), None).expect("the bed writes good kubeconfigs");
-    Cluster::connect(&kubeconfig, &Proxies::default()).await.expect("the API server answers")
+    Cluster::connect(&kubeconfig, &Proxies::default(), may_write).await.expect("the API server answers")
 }
 
 fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Updates) -> Kit {
@@ -130,7 +134,6 @@ fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Up
         environment: Vec::new(),
         redactor: Redactor::default(),
         limits: Limits::default(),
-        fence: dcctl::step::Fence::default(),
         stop,
         updates,
         clock: Arc::new(clock::System),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dcctl::clock::{Clock, System};
+use dcctl::cluster::MayWrite;
 use dcctl::config::{Instance, Root};
 use dcctl::failure::Code;
 use dcctl::process::{self, Directly, Limits};
@@ -15,7 +16,7 @@ use dcctl::step::{Mode, Outcome, Part, ResourceState, Severity, Stopped, Update,
 use serde_json::{Map, Value, json};
 
 use crate::bed::{Bed, Ledger};
-use crate::steps::bench::{Bench, done, failed};
+use crate::steps::bench::{Bench, connect_with, done, failed};
 
 const PROVIDERS: &str = "terraform {\n  required_providers {\n    bed = { source = \"dcctl/bed\" }\n  }\n}\n";
 
@@ -73,6 +74,24 @@ fn resources(said: &[Update]) -> Vec<(String, ResourceState)> {
             _ => None,
         })
         .collect()
+}
+
+#[tokio::test]
+async fn an_apply_is_not_started_when_nothing_may_be_written() {
+    let bed = Bed::take();
+    let ledger = Ledger::at(bed.file("ledger.jsonl"));
+    let text = format!(
+        "provider \"bed\" {{ ledger = \"{}\" }}\nresource \"bed_thing\" \"a\" {{ name = \"a\" }}\n",
+        ledger.path().display()
+    );
+    let mut bench = bench(&bed, &text).await;
+    bench.kit.cluster = connect_with(&bed, "admin", MayWrite::never()).await;
+    let failure = failed(apply(&bench).await);
+    assert_eq!(failure.message, "this command writes nothing");
+    assert_eq!(ledger.created("a"), 0);
+    assert!(
+        !bench.said().iter().any(|update| matches!(update, Update::Process { program, .. } if program == "tofu apply"))
+    );
 }
 
 #[tokio::test]

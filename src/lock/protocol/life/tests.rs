@@ -49,6 +49,12 @@ impl Play {
             Effect::Tell(Change::RenewalFailed { age, .. }) => format!("failed@{}", age.as_secs()),
             Effect::Tell(Change::Lost(lost)) => format!("lost: {}", lost_word(&lost)),
             Effect::Tell(Change::Releasing { uid }) => format!("releasing {uid}"),
+            Effect::Tell(Change::Waiting { act, why: Waits::NoAnswer(failure) }) => {
+                format!("{act:?} waits: {}", failure.message).to_lowercase()
+            }
+            Effect::Tell(Change::Waiting { act, why: Waits::LateClaim { look_at } }) => {
+                format!("{act:?} looks@{}", seconds(look_at)).to_lowercase()
+            }
             Effect::Released(released) => format!("{released:?}").split('(').next().unwrap_or_default().to_lowercase(),
         }
     }
@@ -293,7 +299,7 @@ fn a_claim_can_be_given_up_in_the_middle() {
     play.clock = 2;
     play.give(Input::Release);
     play.clock = 5;
-    assert_eq!(play.say("unclear"), "not claimed: the claim was given up");
+    assert_eq!(play.say("unclear"), "claim waits: unclear not claimed: the claim was given up release looks@10");
     assert_eq!(play.due(), Some(10));
     assert_eq!(play.tick(10), "read");
     assert_eq!(play.say("ours"), "delete");
@@ -304,7 +310,7 @@ fn a_claim_can_be_given_up_in_the_middle() {
 fn a_claim_that_waits_is_given_up_at_once() {
     let mut play = Play::new();
     play.give(Input::Claim);
-    assert_eq!(play.say("unsent"), "");
+    assert_eq!(play.say("unsent"), "claim waits: unsent");
     assert_eq!(play.due(), Some(1));
     assert_eq!(play.give(Input::Release), "not claimed: the claim was given up nevertaken");
 }
@@ -330,8 +336,9 @@ fn a_claim_may_be_tried_again_and_keeps_what_is_in_doubt() {
     assert_eq!(play.give(Input::Claim), "create");
     assert_eq!(play.say("exists"), "read");
     play.say("other");
-    assert_eq!(play.give(Input::Release), "");
-    assert_eq!(play.due(), Some(10), "the first claim is still looked for");
+    assert_eq!(play.life.stake(), Stake::Something);
+    assert_eq!(play.give(Input::Release), "release looks@10", "the first claim is still looked for");
+    assert_eq!(play.due(), Some(10));
 }
 
 #[test]
@@ -363,4 +370,59 @@ fn notes_from_before_the_claim_are_in_it() {
     play.give(Input::Claim);
     let Some(Ask::Create(draft)) = &play.ask else { panic!("it creates") };
     assert_eq!(draft["metadata"]["annotations"]["dcctl.devicechain.io/step"], "x");
+}
+
+#[test]
+fn a_claim_in_doubt_is_looked_for_also_after_the_lock_of_a_later_one_was_lost() {
+    let mut play = Play::new();
+    play.give(Input::Claim);
+    play.clock = 5;
+    assert_eq!(play.say("unclear"), "claim waits: unclear read");
+    assert_eq!(play.say("none"), "create");
+    assert_eq!(play.say("stored"), "claimed");
+    play.give(Input::Check);
+    play.say("none");
+    assert_eq!(play.life.stake(), Stake::Something);
+    assert_eq!(play.give(Input::Release), "release looks@10");
+    assert_eq!(play.tick(10), "read");
+    assert_eq!(play.say("ours-elsewhere"), "delete:uid-2");
+    assert_eq!(play.say("gone"), "lost");
+}
+
+#[test]
+fn what_a_release_waits_for_is_told() {
+    let mut play = Play::holding();
+    play.clock = 5;
+    play.give(Input::Release);
+    assert_eq!(play.say("unclear"), "release waits: unclear read");
+    assert_eq!(play.say("unsent"), "release waits: unsent");
+    assert_eq!(play.due(), Some(6));
+    assert_eq!(play.tick(6), "read");
+    assert_eq!(play.say("none"), "deleted");
+}
+
+#[test]
+fn a_wreck_may_do_nothing_and_is_given_back() {
+    for (target, answers, end) in [
+        (Target::Nothing, ["", "ours"], "delete"),
+        (Target::Nothing, ["", "none"], "nevertaken"),
+        (Target::Unseen, ["ours", "gone"], "release looks@10"),
+        (Target::Unseen, ["none", "none"], "alreadygone"),
+    ] {
+        let bug = failure("a bug");
+        let life = Life::wrecked(request(), Timing::STANDARD, (bug, target), at(0));
+        let mut play = Play { life, clock: 0, ask: None };
+        assert_eq!((play.life.fence(), play.life.stake()), (None, Stake::Something));
+        assert_eq!(play.give(Input::Check), "1 may not: a bug");
+        let mut said = play.give(Input::Release);
+        for answer in answers {
+            if play.ask.is_none() {
+                said = play.tick(10);
+            }
+            if !answer.is_empty() {
+                said = play.say(answer);
+            }
+        }
+        assert_eq!(said, end);
+    }
 }

@@ -24,7 +24,7 @@ fn release(target: &Target, doubt: Option<u64>, script: &str) -> String {
         };
         match next {
             Next::Ask(ask) => Step::Ask(ask),
-            Next::Wait(until) => Step::Wait(seconds(until) - ASKED),
+            Next::Wait(until) | Next::LookAt(until) => Step::Wait(seconds(until) - ASKED),
             Next::Ended(released) => Step::End(match released {
                 Released::NeverTaken => "never taken".to_owned(),
                 Released::Deleted => "deleted".to_owned(),
@@ -235,6 +235,22 @@ fn a_lost_lease_is_never_touched_and_a_late_claim_still_is() {
             ("ours", "read lost"),
             ("other", "read lost"),
             ("ours-elsewhere gone", "read delete:uid-2 lost"),
+        ],
+    );
+}
+
+#[test]
+fn a_lease_of_which_nothing_is_known_any_more_is_given_back_if_it_is_ours() {
+    table(
+        &Target::Unseen,
+        None,
+        &[
+            ("none", "read already gone"),
+            ("other", &format!("read {BOB}")),
+            ("ours gone", "read delete deleted"),
+            ("ours conflict ours gone", "read delete read delete deleted"),
+            ("ours unclear none", "read delete read deleted"),
+            ("unsent ours gone", "read +1 read delete deleted"),
         ],
     );
 }

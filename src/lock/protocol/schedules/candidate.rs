@@ -10,6 +10,7 @@ use crate::lock::observation::Observation;
 use crate::lock::protocol::life::Life;
 use crate::lock::protocol::{Answer, Ask, Lost, Now, Released};
 use crate::lock::record::{Record, Request};
+use crate::lock::store::{Created, Replaced, Trouble};
 use crate::lock::timing::{Numbers, Timing};
 use crate::lock::{ClaimError, HolderId};
 
@@ -25,6 +26,43 @@ pub(super) enum Mistake {
     NoAnswerIsNo,
     NoSecondLook,
     FenceIsAFlag,
+    /// A renewal that finds no Lease makes it anew.
+    RecreateOnMissing,
+    /// A Lease that did not change for its validity, on the claimer's own clock, is taken for free.
+    ClaimByExpiry,
+    /// The reclaiming person takes the Lease as it is then, and not as it was watched.
+    TakeWithoutRecheck,
+}
+
+/// How a machine's clocks differ from the world's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Clocks {
+    /// When it was started.
+    pub(super) boot: Duration,
+    /// How wrong its calendar is, in milliseconds.
+    pub(super) wall: i64,
+    /// How fast it goes, in thousandths of the right speed.
+    pub(super) pace: u32,
+}
+
+impl Clocks {
+    /// Right ones.
+    pub(super) const RIGHT: Clocks = Clocks { boot: Duration::ZERO, wall: 0, pace: 1_000 };
+
+    /// What they show.
+    pub(super) fn now(self, world: Duration) -> Now {
+        let own = world * self.pace / 1_000;
+        let millis = i64::try_from(own.as_millis()).expect("short");
+        let wall = Timestamp::from_millisecond(1_796_000_000_000 + self.wall + millis).expect("a time");
+        Now { boot: Instant::since_boot(own + self.boot), wall }
+    }
+
+    /// When they show this, in the world's time.
+    pub(super) fn world(self, own: Instant) -> Duration {
+        let since = own.since(Instant::since_boot(self.boot));
+        // Up, so that it is never shown too early.
+        (since * 1_000 / self.pace) + Duration::from_nanos(u64::from(self.pace != 1_000) * 1_000)
+    }
 }
 
 impl Mistake {
@@ -36,7 +74,16 @@ impl Mistake {
             Mistake::NoSecondLook => {
                 Timing::unchecked(Numbers { look_again_after: Duration::ZERO, ..Numbers::STANDARD })
             }
-            _ => Timing::STANDARD,
+            Mistake::None
+            | Mistake::DeadlineFromReply
+            | Mistake::ReplaceWithoutUid
+            | Mistake::DeleteWithoutPreconditions
+            | Mistake::StaleIsFree
+            | Mistake::NoAnswerIsNo
+            | Mistake::FenceIsAFlag
+            | Mistake::RecreateOnMissing
+            | Mistake::ClaimByExpiry
+            | Mistake::TakeWithoutRecheck => Timing::STANDARD,
         }
     }
 }
@@ -73,14 +120,15 @@ pub(super) struct Candidate {
     pub(super) unlucky: bool,
     pub(super) claims_left: u32,
     timing: Timing,
-    boot_offset: Duration,
-    wall_offset: i64,
+    clocks: Clocks,
+    /// The Lease that it last read or wrote, and when it first saw it like that.
+    last: Option<(Record, Duration)>,
     /// What it takes for its right to act.
     fence: Option<Fence>,
 }
 
 impl Candidate {
-    pub(super) fn new(number: u64, mistake: Mistake, boot_offset: Duration, wall_offset: i64) -> Candidate {
+    pub(super) fn new(number: u64, mistake: Mistake, clocks: Clocks) -> Candidate {
         let id = HolderId::new("user", "host", 1, number);
         let request = Request { holder: id.clone(), instance: None, notes: std::collections::BTreeMap::new() };
         let timing = mistake.timing();
@@ -96,22 +144,20 @@ impl Candidate {
             unlucky: false,
             claims_left: 2,
             timing,
-            boot_offset,
-            wall_offset,
+            clocks,
+            last: None,
             fence: None,
         }
     }
 
     /// This machine's clocks.
     pub(super) fn now(&self, world: Duration) -> Now {
-        let millis = i64::try_from(world.as_millis()).expect("short");
-        let wall = Timestamp::from_millisecond(1_796_000_000_000 + self.wall_offset + millis).expect("a time");
-        Now { boot: Instant::since_boot(world + self.boot_offset), wall }
+        self.clocks.now(world)
     }
 
     /// When the machine wants to be woken, in the world's time.
     pub(super) fn due(&self) -> Option<Duration> {
-        self.life.due().map(|due| due.since(Instant::since_boot(self.boot_offset)))
+        self.life.due().map(|due| self.clocks.world(due))
     }
 
     /// Whether it takes itself to have the right to act.
@@ -133,14 +179,25 @@ impl Candidate {
         fence.extend(from);
     }
 
-    pub(super) fn has_nothing(&mut self, why: Option<&Lost>) {
-        // A candidate with one of these mistakes would not have noticed (yet).
-        let ignored = matches!(
-            (self.mistake, why),
-            (Mistake::DeadlineFromReply, Some(Lost::Expired { .. })) | (Mistake::FenceIsAFlag, Some(_))
-        );
-        if !ignored {
-            self.fence = None;
+    pub(super) fn has_nothing(&mut self) {
+        self.fence = None;
+    }
+
+    /// Whether a candidate with its mistake would not have noticed this, or not yet.
+    pub(super) fn misses(&self, lost: &Lost) -> bool {
+        match self.mistake {
+            Mistake::DeadlineFromReply => matches!(lost, Lost::Expired { .. }),
+            Mistake::FenceIsAFlag => true,
+            Mistake::None
+            | Mistake::DeadlineLongerThanLease
+            | Mistake::ReplaceWithoutUid
+            | Mistake::DeleteWithoutPreconditions
+            | Mistake::StaleIsFree
+            | Mistake::NoAnswerIsNo
+            | Mistake::NoSecondLook
+            | Mistake::RecreateOnMissing
+            | Mistake::ClaimByExpiry
+            | Mistake::TakeWithoutRecheck => false,
         }
     }
 
@@ -150,8 +207,23 @@ impl Candidate {
     }
 
     /// What its machine is told instead of what was answered.
-    pub(super) fn believes(&self, answer: Answer, world: Duration) -> Answer {
-        use crate::lock::store::Trouble;
+    pub(super) fn believes(&mut self, answer: Answer, world: Duration) -> Answer {
+        let answer = self.misreads(answer, world);
+        let seen = match &answer {
+            Answer::Read(Ok(Some(record)))
+            | Answer::Created(Ok(Created::Stored(record)))
+            | Answer::Replaced(Ok(Replaced::Stored(record))) => Some(record),
+            _ => None,
+        };
+        if let Some(record) = seen
+            && self.last.as_ref().is_none_or(|(last, _)| last != record)
+        {
+            self.last = Some((record.clone(), world));
+        }
+        answer
+    }
+
+    fn misreads(&self, answer: Answer, world: Duration) -> Answer {
         match (self.mistake, answer) {
             (Mistake::NoAnswerIsNo, Answer::Created(Err(Trouble::Unclear(failure)))) => {
                 Answer::Created(Err(Trouble::Refused(failure)))
@@ -161,6 +233,14 @@ impl Candidate {
                 let foreign = record.holder().is_some_and(|holder| !self.is(holder));
                 Answer::Read(Ok(Some(if stale && foreign { record.emptied() } else { record })))
             }
+            (Mistake::ClaimByExpiry, Answer::Read(Ok(Some(record)))) if self.stage == Stage::Claiming => {
+                let since = self.last.as_ref().filter(|(last, _)| *last == record).map(|(_, since)| *since);
+                let expired = since.is_some_and(|since| world.saturating_sub(since) >= record.validity());
+                Answer::Read(Ok(Some(if expired { record.emptied() } else { record })))
+            }
+            (Mistake::RecreateOnMissing, Answer::Read(Ok(None))) if self.stage == Stage::Working => {
+                Answer::Read(Ok(self.last.as_ref().map(|(last, _)| last.clone())))
+            }
             (_, answer) => answer,
         }
     }
@@ -168,7 +248,7 @@ impl Candidate {
     /// The body of a replace, as it goes out.
     pub(super) fn writes(&self, record: &Record) -> serde_json::Value {
         let mut body = record.json().clone();
-        if self.mistake == Mistake::ReplaceWithoutUid
+        if matches!(self.mistake, Mistake::ReplaceWithoutUid | Mistake::RecreateOnMissing)
             && let Some(metadata) = body["metadata"].as_object_mut()
         {
             metadata.remove("uid");

@@ -1,4 +1,4 @@
-//! The world of one schedule: its time, its Lease, its network, its runs, and one person who reclaims.
+//! The world of one schedule: its time, its Lease, its runs, and a person who reclaims.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,22 +8,25 @@ use serde_json::{Value, json};
 use crate::failure::{Code, Failure};
 use crate::lock::change::Change;
 use crate::lock::protocol::life::{Effect, Input};
-use crate::lock::protocol::schedules::candidate::{Candidate, Mistake, Stage};
-use crate::lock::protocol::schedules::network::{Dice, Weather};
+use crate::lock::protocol::reclaim;
+use crate::lock::protocol::schedules::candidate::{Candidate, Clocks, Mistake, Stage};
+use crate::lock::protocol::schedules::chance::{Chance, Dice};
+use crate::lock::protocol::schedules::fortune::{Act, Fortune};
+use crate::lock::protocol::schedules::person::Person;
 use crate::lock::protocol::{Answer, Ask, ClaimError, Lost};
-use crate::lock::record::Record;
 use crate::lock::store::{Created, Deleted, Replaced, Trouble};
 use crate::lock::timing::Timing;
 use crate::lock::twin::Cell;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const END: Duration = Duration::from_secs(600);
-const BOB: &str = "bob@laptop/1/00000000000000b0";
 
 /// What must never happen. The names are suffixes of identities.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Violation {
     TwoMayAct(Duration, String, String),
+    /// A run may act while the Lease names another, or nobody.
+    ActsUnnamed(Duration, String),
     TakenFromTheLiving(Duration, String),
     ForeignReplace(Duration, String),
     ForeignDelete(Duration, String),
@@ -57,127 +60,129 @@ impl Seen {
     }
 }
 
+/// Who asks the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Party {
+    Run(usize),
+    /// In a reclaim of this number.
+    Person(u64),
+}
+
 #[derive(Debug, Clone)]
 enum Event {
     /// The run does something.
     Run(usize, Act),
     /// The machine is due, or was when this was planned.
-    Tick(usize),
+    Tick(Party),
     Arrives {
-        from: usize,
+        from: Party,
         request: u64,
         ask: Ask,
         body: Option<Value>,
         reply: Option<Duration>,
     },
     Replied {
-        to: usize,
+        to: Party,
         request: u64,
         answer: Answer,
     },
     TimedOut {
-        to: usize,
+        to: Party,
         request: u64,
     },
-    Bob(Bob),
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Act {
-    Claim,
-    Check,
-    Note,
-    Release,
-    Suspend(Duration),
-    /// From here on nothing that it sends arrives, and nothing reaches it.
-    CutOff,
-    Die,
-}
-
-/// The person who reclaims a lock whose run seems gone: watches it for a whole validity on their own clock, takes it,
-/// and gives it back. No margin on top here, so that a deadline which is late by a moment is found.
-#[derive(Debug, Clone)]
-enum Bob {
+    /// The person begins to look at the lock.
     Looks,
-    LooksAgain(Box<Record>),
-    Takes(Box<Record>),
-    GivesBack(Box<Record>),
+    /// The person types what is shown, in the reclaim of this number.
+    Types(u64, String),
+    /// The person breaks the reclaim of this number off.
+    BreaksOff(u64),
+}
+
+/// How a schedule begins.
+#[derive(Debug)]
+pub(super) struct Setting {
+    pub(super) runs: Vec<Candidate>,
+    pub(super) person: Person,
+    /// What runs do, and when.
+    pub(super) plans: Vec<(Duration, usize, Act)>,
+    /// There is a Lease that names nobody.
+    pub(super) emptied: bool,
 }
 
 /// One schedule.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct World<F> {
     now: Duration,
-    dice: Dice,
-    weather: Weather,
+    pub(super) fortune: F,
     cell: Cell,
     runs: Vec<Candidate>,
-    bob_holds: bool,
-    /// How many more times the person begins to watch right after a write, the worst moment for the holder.
-    bob_watches: u64,
+    person: Person,
     events: BTreeMap<(Duration, u64), Event>,
     counter: u64,
+    away_until: Duration,
     violation: Option<Violation>,
     pub(super) seen: Seen,
 }
 
-impl World {
-    pub(super) fn new(seed: u64, mistake: Mistake) -> World {
+impl World<Chance> {
+    /// A schedule that is drawn.
+    pub(super) fn drawn(seed: u64, mistake: Mistake) -> World<Chance> {
         let mut dice = Dice::new(seed);
-        let weather = Weather { trouble_in: [3, 6, 15, 60][usize::try_from(dice.number(4)).expect("small")] };
+        let trouble_in = [3, 6, 15, 60][usize::try_from(dice.number(4)).expect("small")];
         let many = 2 + dice.number(2);
         let hour = 3_600_000;
-        let runs = (1..=many)
-            .map(|number| {
-                let wall = i64::try_from(dice.number(2 * hour)).expect("small") - i64::try_from(hour).expect("small");
-                Candidate::new(number, mistake, dice.millis(0, 1_000_000), wall)
-            })
-            .collect();
+        let clocks = |dice: &mut Dice| Clocks {
+            boot: dice.millis(0, 1_000_000),
+            wall: i64::try_from(dice.number(2 * hour)).expect("small") - i64::try_from(hour).expect("small"),
+            pace: [980, 1_000, 1_020][usize::try_from(dice.number(3)).expect("small")],
+        };
+        let runs = (1..=many).map(|number| Candidate::new(number, mistake, clocks(&mut dice))).collect();
+        let person = Person::new(mistake, clocks(&mut dice));
+        let mut plans = Vec::new();
+        for run in 0..usize::try_from(many).expect("small") {
+            let start = dice.millis(0, 20_000);
+            plans.push((start, run, Act::Claim));
+            if dice.one_in(3) {
+                plans.push((start + dice.millis(0, 8_000), run, Act::Release));
+            }
+            if dice.one_in(3) {
+                plans.push((dice.millis(0, 120_000), run, Act::Suspend(dice.millis(1_000, 150_000))));
+            }
+            if dice.one_in(3) {
+                plans.push((dice.millis(0, 120_000), run, Act::CutOff));
+            }
+            if dice.one_in(8) {
+                plans.push((dice.millis(0, 120_000), run, Act::Die));
+            }
+        }
+        let emptied = dice.one_in(2);
+        let looks = if dice.one_in(2) { 1 + dice.number(6) } else { 0 };
+        World::new(Setting { runs, person, plans, emptied }, Chance { dice, trouble_in, looks })
+    }
+}
+
+impl<F: Fortune> World<F> {
+    pub(super) fn new(setting: Setting, fortune: F) -> World<F> {
+        let Setting { runs, person, plans, emptied } = setting;
         let mut world = World {
             now: Duration::ZERO,
-            dice,
-            weather,
+            fortune,
             cell: Cell::default(),
             runs,
-            bob_holds: false,
-            bob_watches: 0,
+            person,
             events: BTreeMap::new(),
             counter: 0,
+            away_until: Duration::ZERO,
             violation: None,
             seen: Seen::default(),
         };
-        world.set_up();
+        if emptied {
+            world.cell.put(json!({ "spec": {} }));
+        }
+        for (at, run, act) in plans {
+            world.plan(at, Event::Run(run, act));
+        }
         world
-    }
-
-    fn set_up(&mut self) {
-        for run in 0..self.runs.len() {
-            let start = self.dice.millis(0, 20_000);
-            self.plan(start, Event::Run(run, Act::Claim));
-            if self.dice.one_in(3) {
-                let at = start + self.dice.millis(0, 8_000);
-                self.plan(at, Event::Run(run, Act::Release));
-            }
-            if self.dice.one_in(3) {
-                let at = self.dice.millis(0, 120_000);
-                let asleep = self.dice.millis(1_000, 150_000);
-                self.plan(at, Event::Run(run, Act::Suspend(asleep)));
-            }
-            if self.dice.one_in(3) {
-                let at = self.dice.millis(0, 120_000);
-                self.plan(at, Event::Run(run, Act::CutOff));
-            }
-            if self.dice.one_in(8) {
-                let at = self.dice.millis(0, 120_000);
-                self.plan(at, Event::Run(run, Act::Die));
-            }
-        }
-        if self.dice.one_in(2) {
-            self.cell.put(json!({ "spec": {} }));
-        }
-        if self.dice.one_in(2) {
-            self.bob_watches = 1 + self.dice.number(6);
-        }
     }
 
     fn plan(&mut self, at: Duration, event: Event) {
@@ -209,39 +214,65 @@ impl World {
     }
 
     fn happen(&mut self, event: Event) {
-        let sleeper = match &event {
-            Event::Run(run, _) | Event::Tick(run) => Some(*run),
-            Event::Replied { to, .. } | Event::TimedOut { to, .. } => Some(*to),
-            Event::Arrives { .. } | Event::Bob(_) => None,
-        };
-        if let Some(run) = sleeper {
-            if self.runs[run].stage == Stage::Dead {
-                return;
-            }
-            let until = self.runs[run].suspended_until;
-            if until > self.now {
-                return self.plan(until, event);
-            }
+        if let Some(run) = sleeper(&event)
+            && self.is_beyond_reach(run, &event)
+        {
+            return;
         }
         match event {
             Event::Run(run, act) => self.act(run, act),
-            Event::Tick(run) => self.advance(run, Input::Tick),
+            Event::Tick(Party::Run(run)) => self.advance(run, Input::Tick),
+            Event::Tick(Party::Person(number)) => self.person(number, reclaim::Input::Tick),
             Event::Arrives { from, request, ask, body, reply } => {
-                let answer = self.apply(from, &ask, body.as_ref());
-                self.bob_notices(&answer);
-                if let Some(delay) = reply {
-                    self.plan_in(delay, Event::Replied { to: from, request, answer });
+                if self.away_until <= self.now {
+                    let answer = self.served(from, &ask, body.as_ref());
+                    self.person_notices(from, &answer);
+                    if let Some(delay) = reply {
+                        self.plan_in(delay, Event::Replied { to: from, request, answer });
+                    }
                 }
             }
             Event::Replied { to, request, answer } => self.answered(to, request, answer),
             Event::TimedOut { to, request } => {
-                if self.runs[to].waits_for == Some(request) {
+                if self.waits_for(to) == Some(request) {
                     self.seen.unclear += 1;
-                    let asked = self.unanswered(to);
-                    self.answered(to, request, asked);
+                    let answer = self.unanswered(to);
+                    self.answered(to, request, answer);
                 }
             }
-            Event::Bob(bob) => self.bob(bob),
+            Event::Looks => {
+                let effects = self.person.begins();
+                self.person_does(effects);
+            }
+            Event::Types(number, line) => self.person(number, reclaim::Input::Typed(line)),
+            Event::BreaksOff(number) => self.person(number, reclaim::Input::Interrupted),
+        }
+    }
+
+    /// Whether a run does not notice this: it is dead, or asleep, and then it notices when it wakes.
+    fn is_beyond_reach(&mut self, run: usize, event: &Event) -> bool {
+        if self.runs[run].stage == Stage::Dead {
+            return true;
+        }
+        let takes_part = matches!(event, Event::Run(..) | Event::Replied { .. } | Event::TimedOut { .. });
+        if self.runs[run].suspended_until <= self.now
+            && takes_part
+            && !matches!(self.runs[run].stage, Stage::Over(_))
+            && let Some(fate) = self.fortune.befalls()
+        {
+            self.act(run, fate);
+        }
+        let until = self.runs[run].suspended_until;
+        if until > self.now {
+            self.plan(until, event.clone());
+        }
+        until > self.now || self.runs[run].stage == Stage::Dead
+    }
+
+    fn waits_for(&self, party: Party) -> Option<u64> {
+        match party {
+            Party::Run(run) => self.runs[run].waits_for,
+            Party::Person(number) => self.person.waits_for.filter(|_| self.person.number == number),
         }
     }
 
@@ -257,7 +288,7 @@ impl World {
             }
             Act::Release if !matches!(self.runs[run].stage, Stage::Releasing | Stage::Over(_)) => {
                 self.runs[run].stage = Stage::Releasing;
-                self.runs[run].has_nothing(None);
+                self.runs[run].has_nothing();
                 self.advance(run, Input::Release);
             }
             Act::Suspend(asleep) => self.runs[run].suspended_until = self.now + asleep,
@@ -267,11 +298,20 @@ impl World {
         }
     }
 
-    fn answered(&mut self, run: usize, request: u64, answer: Answer) {
-        if self.runs[run].waits_for == Some(request) {
-            self.runs[run].waits_for = None;
-            let answer = self.runs[run].believes(answer, self.now);
-            self.advance(run, Input::Answer(answer));
+    fn answered(&mut self, to: Party, request: u64, answer: Answer) {
+        if self.waits_for(to) != Some(request) {
+            return;
+        }
+        match to {
+            Party::Run(run) => {
+                self.runs[run].waits_for = None;
+                let answer = self.runs[run].believes(answer, self.now);
+                self.advance(run, Input::Answer(answer));
+            }
+            Party::Person(number) => {
+                self.person.waits_for = None;
+                self.person(number, reclaim::Input::Answer(answer));
+            }
         }
     }
 
@@ -279,7 +319,7 @@ impl World {
         let now = self.runs[run].now(self.now);
         for effect in self.runs[run].life.advance(input, now) {
             match effect {
-                Effect::Ask(ask) => self.send(run, ask),
+                Effect::Ask(ask) => self.send(Party::Run(run), ask),
                 Effect::Claimed(Ok(claimed)) => {
                     self.seen.claims += 1;
                     if self.runs[run].stage == Stage::Claiming {
@@ -295,7 +335,8 @@ impl World {
                     }
                 }
                 Effect::Tell(Change::Lost(lost)) => self.lost(run, &lost),
-                Effect::Checked(..) | Effect::Tell(Change::RenewalFailed { .. } | Change::Releasing { .. }) => {}
+                Effect::Checked(..)
+                | Effect::Tell(Change::RenewalFailed { .. } | Change::Waiting { .. } | Change::Releasing { .. }) => {}
                 Effect::Released(released) => {
                     self.seen.released += 1;
                     self.runs[run].stage = Stage::Over(released);
@@ -303,19 +344,15 @@ impl World {
             }
         }
         if let Some(due) = self.runs[run].due() {
-            self.plan(due.max(self.now), Event::Tick(run));
+            self.plan(due.max(self.now), Event::Tick(Party::Run(run)));
         }
     }
 
     /// The steps of a run that has the lock.
     fn work(&mut self, run: usize) {
-        for _ in 0..self.dice.number(6) {
-            let at = self.dice.millis(0, 60_000);
-            let act = if self.dice.one_in(2) { Act::Check } else { Act::Note };
+        for (at, act) in self.fortune.work() {
             self.plan_in(at, Event::Run(run, act));
         }
-        let end = self.dice.millis(100, 90_000);
-        self.plan_in(end, Event::Run(run, Act::Release));
     }
 
     fn no_claim(&mut self, run: usize, error: &ClaimError) {
@@ -327,48 +364,65 @@ impl World {
         }
         self.runs[run].stage = Stage::Before;
         let act = if self.runs[run].tries_again(error) { Act::Claim } else { Act::Release };
-        let pause = self.dice.millis(10, 30_000);
+        let pause = self.fortune.pause();
         self.plan_in(pause, Event::Run(run, act));
     }
 
     fn lost(&mut self, run: usize, lost: &Lost) {
         self.seen.lost += 1;
-        self.runs[run].has_nothing(Some(lost));
-        let stopping = self.dice.millis(100, 20_000);
+        if self.runs[run].misses(lost) {
+            return;
+        }
+        self.runs[run].has_nothing();
+        let stopping = self.fortune.stops();
         self.plan_in(stopping, Event::Run(run, Act::Release));
     }
 
-    fn send(&mut self, run: usize, ask: Ask) {
+    fn send(&mut self, from: Party, ask: Ask) {
         self.counter += 1;
         let request = self.counter;
-        self.runs[run].waits_for = Some(request);
-        let mut way = self.weather.way(&mut self.dice);
-        if self.runs[run].cut_off {
-            way.arrivals.clear();
-        }
-        let body = match &ask {
-            Ask::Replace(record) => Some(self.runs[run].writes(record)),
-            Ask::Create(_) | Ask::CreateNamespace | Ask::Read | Ask::Delete { .. } => None,
-        };
+        let mut way = self.fortune.way(&ask);
+        self.away_until = self.away_until.max(self.now + way.outage);
         let doubled = way.arrivals.len() > 1;
-        let late = way.arrivals.iter().any(|delay| *delay >= Timing::STANDARD.look_again_after());
+        let late = way.arrivals.iter().any(|(there, _)| *there >= Timing::STANDARD.look_again_after());
         self.seen.doubled += u64::from(doubled);
         self.seen.late += u64::from(late);
-        // Only a claim has consequences after its sender has ended: everything else names what it is about.
-        let claims = matches!(ask, Ask::Create(_)) || self.runs[run].stage == Stage::Claiming;
-        self.runs[run].unlucky |= claims && (doubled || late);
-        for (arrival, reply) in way.arrivals.into_iter().zip(way.replies) {
-            let event = Event::Arrives { from: run, request, ask: ask.clone(), body: body.clone(), reply };
-            self.plan_in(arrival, event);
+        let mut body = None;
+        match from {
+            Party::Run(run) => {
+                let run = &mut self.runs[run];
+                run.waits_for = Some(request);
+                if run.cut_off {
+                    way.arrivals.clear();
+                }
+                if let Ask::Replace(record) = &ask {
+                    body = Some(run.writes(record));
+                }
+                // Only a claim has consequences after its sender has ended: everything else names what it is about.
+                let claims = matches!(ask, Ask::Create(_)) || run.stage == Stage::Claiming;
+                run.unlucky |= claims && (doubled || late);
+                run.asked = Some(ask.clone());
+            }
+            Party::Person(_) => {
+                self.person.waits_for = Some(request);
+                self.person.asked = Some(ask.clone());
+            }
         }
-        self.plan_in(REQUEST_TIMEOUT, Event::TimedOut { to: run, request });
-        self.runs[run].asked = Some(ask);
+        for (there, reply) in way.arrivals {
+            let event = Event::Arrives { from, request, ask: ask.clone(), body: body.clone(), reply };
+            self.plan_in(there, event);
+        }
+        self.plan_in(REQUEST_TIMEOUT, Event::TimedOut { to: from, request });
     }
 
     /// What a request without an answer looks like.
-    fn unanswered(&self, run: usize) -> Answer {
+    fn unanswered(&self, party: Party) -> Answer {
         let trouble = Trouble::Unclear(Failure::new(Code::ClusterUnreachable, "no answer in time"));
-        match self.runs[run].asked.as_ref().expect("it waits for something") {
+        let asked = match party {
+            Party::Run(run) => &self.runs[run].asked,
+            Party::Person(_) => &self.person.asked,
+        };
+        match asked.as_ref().expect("it waits for something") {
             Ask::Create(_) => Answer::Created(Err(trouble)),
             Ask::CreateNamespace => Answer::NamespaceCreated(Err(trouble)),
             Ask::Read => Answer::Read(Err(trouble)),
@@ -378,31 +432,33 @@ impl World {
     }
 
     /// The API server does a request.
-    fn apply(&mut self, from: usize, ask: &Ask, body: Option<&Value>) -> Answer {
-        let foreign = |world: &World| {
-            let holder = world.cell.holder()?;
-            (!world.runs[from].is(holder)).then(|| holder.to_owned())
-        };
+    fn served(&mut self, from: Party, ask: &Ask, body: Option<&Value>) -> Answer {
+        match from {
+            Party::Run(run) => self.serve_run(run, ask, body),
+            Party::Person(_) => self.serve_person(ask),
+        }
+    }
+
+    fn serve_run(&mut self, from: usize, ask: &Ask, body: Option<&Value>) -> Answer {
+        let victim = self.cell.holder().filter(|holder| !self.runs[from].is(holder)).map(str::to_owned);
         match ask {
             Ask::Create(draft) => Answer::Created(self.cell.create(draft)),
             Ask::CreateNamespace => Answer::NamespaceCreated(self.cell.create_namespace()),
             Ask::Read => Answer::Read(self.cell.read()),
             Ask::Replace(_) => {
-                let before = foreign(self);
                 let answer = self.cell.replace(body.expect("a replace has a body"));
-                if let (Some(victim), Ok(Replaced::Stored(_))) = (before, &answer) {
+                if let (Some(victim), Ok(Replaced::Stored(_))) = (victim, &answer) {
                     self.violate(Violation::ForeignReplace(self.now, victim));
                 }
                 Answer::Replaced(answer)
             }
             Ask::Delete { uid, version } => {
-                let before = foreign(self);
                 let careless = self.runs[from].mistake == Mistake::DeleteWithoutPreconditions;
                 let found = self.cell.record().filter(|_| careless);
                 let (uid, version) =
                     found.as_ref().map_or((uid.as_str(), version.as_str()), |found| (found.uid(), found.version()));
                 let answer = self.cell.delete(uid, version);
-                if let (Some(victim), Ok(Deleted::Gone)) = (before, &answer) {
+                if let (Some(victim), Ok(Deleted::Gone)) = (victim, &answer) {
                     self.violate(Violation::ForeignDelete(self.now, victim));
                 }
                 Answer::Deleted(answer)
@@ -410,52 +466,60 @@ impl World {
         }
     }
 
-    fn bob_notices(&mut self, answer: &Answer) {
+    fn serve_person(&mut self, ask: &Ask) -> Answer {
+        let victim = self.cell.holder().filter(|holder| !self.person.id.is(holder)).map(str::to_owned);
+        let answer = self.person.served(&mut self.cell, ask);
+        if let Some(victim) = victim {
+            if self.person.has_taken(&answer) {
+                self.seen.reclaims += 1;
+                if self.runs.iter().any(|run| run.is(&victim) && run.may_act(self.now)) {
+                    self.violate(Violation::TakenFromTheLiving(self.now, victim));
+                }
+            } else if Person::has_deleted(&answer) {
+                self.violate(Violation::ForeignDelete(self.now, victim));
+            }
+        }
+        answer
+    }
+
+    fn person_notices(&mut self, from: Party, answer: &Answer) {
         let written =
             matches!(answer, Answer::Replaced(Ok(Replaced::Stored(_))) | Answer::Created(Ok(Created::Stored(_))));
-        if written && self.bob_watches > 0 && self.dice.one_in(3) {
-            self.bob_watches -= 1;
-            let delay = self.dice.millis(0, 1_000);
-            self.plan_in(delay, Event::Bob(Bob::Looks));
+        if written
+            && matches!(from, Party::Run(_))
+            && let Some(delay) = self.fortune.looks()
+        {
+            self.plan_in(delay, Event::Looks);
         }
     }
 
-    /// One more thing that the reclaiming person does. Their requests are done at once or not at all; what the network
-    /// does to them is tested where reclaiming is.
-    fn bob(&mut self, bob: Bob) {
-        match bob {
-            Bob::Looks => {
-                if let Some(record) = self.cell.record().filter(|record| record.holder().is_some()) {
-                    self.plan_in(record.validity(), Event::Bob(Bob::LooksAgain(Box::new(record))));
-                }
-            }
-            Bob::LooksAgain(before) => {
-                if self.cell.record().as_ref() == Some(&*before) {
-                    let delay = self.dice.millis(0, 500);
-                    self.plan_in(delay, Event::Bob(Bob::Takes(before)));
-                }
-            }
-            Bob::Takes(before) => self.bob_takes(&before),
-            Bob::GivesBack(taken) => {
-                self.bob_holds = false;
-                drop(self.cell.delete(taken.uid(), taken.version()));
-            }
+    fn person(&mut self, number: u64, input: reclaim::Input) {
+        if self.person.number == number {
+            let effects = self.person.advance(input, self.now);
+            self.person_does(effects);
         }
     }
 
-    fn bob_takes(&mut self, before: &Record) {
-        let mut body = before.json().clone();
-        body["spec"]["holderIdentity"] = json!(BOB);
-        let Ok(Replaced::Stored(taken)) = self.cell.replace(&body) else { return };
-        self.seen.reclaims += 1;
-        self.bob_holds = true;
-        let victim = before.holder().unwrap_or_default();
-        if let Some(living) = self.runs.iter().find(|run| run.is(victim) && run.may_act(self.now)) {
-            let name = living.id.to_string();
-            self.violate(Violation::TakenFromTheLiving(self.now, name));
+    fn person_does(&mut self, effects: Vec<reclaim::Effect>) {
+        let number = self.person.number;
+        for effect in effects {
+            match effect {
+                reclaim::Effect::Ask(ask) => self.send(Party::Person(number), ask),
+                reclaim::Effect::Show(seen) => {
+                    let holder = seen.record().holder().unwrap_or_default().to_owned();
+                    let typing = self.fortune.types();
+                    self.plan_in(typing, Event::Types(number, holder));
+                    if let Some(delay) = self.fortune.breaks_off() {
+                        self.plan_in(delay, Event::BreaksOff(number));
+                    }
+                }
+                reclaim::Effect::Tell(_) => {}
+                reclaim::Effect::Ended(end) => self.person.ends(end),
+            }
         }
-        let delay = self.dice.millis(10, 10_000);
-        self.plan_in(delay, Event::Bob(Bob::GivesBack(Box::new(taken))));
+        if let Some(due) = self.person.due() {
+            self.plan(due.max(self.now), Event::Tick(Party::Person(number)));
+        }
     }
 
     fn violate(&mut self, violation: Violation) {
@@ -463,24 +527,49 @@ impl World {
     }
 
     fn check(&mut self) {
-        let acting: Vec<String> =
-            self.runs.iter().filter(|run| run.may_act(self.now)).map(|run| run.id.to_string()).collect();
-        if let [one, other, ..] = acting.as_slice() {
-            self.violate(Violation::TwoMayAct(self.now, one.clone(), other.clone()));
-        } else if let [one] = acting.as_slice()
-            && self.bob_holds
-        {
-            self.violate(Violation::TwoMayAct(self.now, one.clone(), BOB.to_owned()));
+        let acting: Vec<&Candidate> = self.runs.iter().filter(|run| run.may_act(self.now)).collect();
+        let found = match acting.as_slice() {
+            [] => None,
+            [one] if self.cell.holder().is_some_and(|holder| one.is(holder)) => None,
+            [one] => Some(Violation::ActsUnnamed(self.now, one.id.to_string())),
+            [one, other, ..] => Some(Violation::TwoMayAct(self.now, one.id.to_string(), other.id.to_string())),
+        };
+        if let Some(violation) = found {
+            self.violate(violation);
         }
         if self.cell.created_by_replace > 0 {
             self.violate(Violation::CreatedByReplace);
         }
     }
 
+    /// Whether the Lease bears the name of a run that is over, by a claim that was doubled or very late.
+    pub(super) fn is_left_by_the_unlucky(&self) -> bool {
+        let over = |run: &&Candidate| matches!(run.stage, Stage::Over(_)) && run.unlucky;
+        self.cell.holder().is_some_and(|holder| self.runs.iter().filter(over).any(|run| run.is(holder)))
+    }
+
     /// Who is named in the Lease although they said that nothing of theirs is there.
     fn left_behind(&self) -> Option<String> {
         let holder = self.cell.holder()?;
-        let run = self.runs.iter().find(|run| run.is(holder))?;
-        (!run.unlucky && !run.has_said_so()).then(|| holder.to_owned())
+        let silent = self.runs.iter().any(|run| run.is(holder) && !run.unlucky && !run.has_said_so());
+        let untold = self.person.id.is(holder) && !self.person.was_told();
+        (silent || untold).then(|| holder.to_owned())
+    }
+}
+
+/// The run that an event needs to be awake for.
+fn sleeper(event: &Event) -> Option<usize> {
+    match event {
+        Event::Run(run, _)
+        | Event::Tick(Party::Run(run))
+        | Event::Replied { to: Party::Run(run), .. }
+        | Event::TimedOut { to: Party::Run(run), .. } => Some(*run),
+        Event::Tick(Party::Person(_))
+        | Event::Replied { to: Party::Person(_), .. }
+        | Event::TimedOut { to: Party::Person(_), .. }
+        | Event::Arrives { .. }
+        | Event::Looks
+        | Event::Types(..)
+        | Event::BreaksOff(_) => None,
     }
 }

@@ -1,0 +1,44 @@
+//! What the lock has to do with writing: a run writes to its cluster while it holds the lock, and at no other time.
+//!
+//! The lock does not know the cluster, nor the cluster the lock; this is where the one answers the other. The answer is
+//! the keeper's own knowledge at the moment of the question, whatever the run has heard of it by then.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use crate::cluster::Permission;
+use crate::failure::{Code, Failure};
+use crate::lock::{Right, message};
+
+/// Permission to write while the lock is held. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WhileHeld(Arc<OnceLock<Right>>);
+
+impl WhileHeld {
+    /// The lock is being claimed: from here on its right decides.
+    ///
+    /// # Panics
+    /// When it is called a second time: a run claims once.
+    pub(crate) fn follow(&self, right: Right) {
+        self.0.set(right).expect("a run claims its lock once");
+    }
+}
+
+impl Permission for WhileHeld {
+    fn now(&self) -> Result<(), Failure> {
+        match self.0.get() {
+            Some(right) => right.now().map_err(|lost| message::may_not_write(&lost)),
+            None => Err(Failure::new(Code::Internal, "this run has not claimed the lock, so it writes nothing")),
+        }
+    }
+
+    fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            match self.0.get() {
+                Some(right) => right.changed().await,
+                None => std::future::pending().await,
+            }
+        })
+    }
+}
