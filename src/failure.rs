@@ -8,8 +8,9 @@
 //! now. A broken invariant is not a failure: it panics with a sentence, and the run reports `internal`.
 
 use std::error::Error;
-use std::fmt;
+use std::{fmt, io};
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 /// One row of the table: everything that is known about a code before it happens.
@@ -53,7 +54,7 @@ codes! {
         "Mend the manifest that the verdict names and run the same command again.";
     InfrastructureFailed "infrastructure.failed" 1 "author of the change"
         "OpenTofu failed."
-        "Read its diagnostics above, mend the cause and run the same command again: an apply goes on where it stopped.";
+        "Read its diagnostics above, mend the cause and run the same command again: an apply goes on from what is in its state.";
     ChartFailed "chart.failed" 1 "author of the change"
         "Helm failed."
         "Read its message above, mend the cause and run the same command again.";
@@ -111,6 +112,12 @@ codes! {
     RunDirUnusable "surroundings.run_dir" 4 "image owner"
         "The run directory cannot be made or written."
         "Make room or give another one with --run-dir.";
+    TemporaryFolderUnusable "surroundings.tmpdir" 4 "image owner"
+        "The folder for temporary files cannot be used, and OpenTofu's providers need one."
+        "Make the folder that the message names, or point TMPDIR at another one.";
+    MachineExhausted "surroundings.exhausted" 4 "image owner"
+        "The machine, or a limit that this run was started with, gives no more open files, processes or memory."
+        "Raise the limit that the cause names (`ulimit -n`, `ulimit -u`, that of the container), or run less beside it.";
     Forbidden "cluster.forbidden" 5 "cluster admin"
         "The API server forbids it."
         "Grant what its sentence names; `dcctl rbac` prints all that dcctl itself needs.";
@@ -119,7 +126,7 @@ codes! {
         "Run `dcctl install` with the same bundle first.";
     LiveInstance "guard.live_instance" 6 "operator"
         "The instance is live, and this command would build over it."
-        "Use the command that the message names.";
+        "Leave it as it is, or do what the message says.";
     ClaimConflict "guard.claim_conflict" 6 "operator"
         "Another instance of this cluster has what this one claims."
         "Change the claim that the message names, or the other instance.";
@@ -189,10 +196,23 @@ impl Code {
         self.row().exit
     }
 
+    /// [`Code::MachineExhausted`] when that is what the system's error means, else this code.
+    #[must_use]
+    pub fn unless_exhausted(self, error: &io::Error) -> Code {
+        if is_exhausted(error) { Code::MachineExhausted } else { self }
+    }
+
     /// Reads a name as written on the wire.
     pub fn parse(name: &str) -> Option<Code> {
         TABLE.iter().find(|row| row.name == name).map(|row| row.code)
     }
+}
+
+/// Whether the system refused something because there is no more of it: open files (of the process or the machine),
+/// memory, processes.
+pub fn is_exhausted(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN].contains(&errno))
 }
 
 impl fmt::Display for Code {
@@ -276,6 +296,18 @@ mod tests {
     #[test]
     fn the_table_is_in_the_order_of_exit_status() {
         assert!(TABLE.windows(2).all(|pair| pair[0].exit <= pair[1].exit));
+    }
+
+    #[test]
+    fn what_the_system_has_no_more_of_is_told_from_other_trouble() {
+        let code = |errno: Errno| Code::ToolMissing.unless_exhausted(&errno.into());
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN] {
+            assert_eq!(code(errno), Code::MachineExhausted, "{errno:?}");
+        }
+        for errno in [Errno::NOENT, Errno::ACCESS, Errno::NOSPC] {
+            assert_eq!(code(errno), Code::ToolMissing, "{errno:?}");
+        }
+        assert_eq!(Code::Internal.unless_exhausted(&io::Error::other("x")), Code::Internal);
     }
 
     #[test]

@@ -123,6 +123,10 @@ pub struct ExecArgs {
     #[arg(long, env = "DCCTL_PROPAGATE_EXIT_CODE")]
     pub propagate_exit_code: bool,
 
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub busy: BusyOptions,
+
     /// How long a graceful stop may take, counted from the first request
     #[arg(long, env = "DCCTL_STOP_AFTER", value_name = "DURATION", default_value = "20m", value_parser = duration)]
     pub stop_after: Duration,
@@ -191,6 +195,10 @@ pub struct ApplyOptions {
     #[arg(long, env = "DCCTL_NO_FORCE_CONFLICTS")]
     pub no_force_conflicts: bool,
 
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub busy: BusyOptions,
+
     /// How long a graceful stop may take, counted from the first request
     #[arg(long, env = "DCCTL_STOP_AFTER", value_name = "DURATION", default_value = "20m", value_parser = duration)]
     pub stop_after: Duration,
@@ -202,6 +210,19 @@ pub struct ApplyOptions {
     #[command(flatten)]
     #[allow(missing_docs, reason = "the group documents itself")]
     pub report: ReportOptions,
+}
+
+/// What a run does about a lock that another run holds.
+#[derive(Debug, Clone, Args)]
+pub struct BusyOptions {
+    /// Wait for the lock while another run holds it, for so long or until it is free. Also DCCTL_WAIT=30m or =forever
+    #[arg(long, env = "DCCTL_WAIT", value_name = "DURATION", num_args = 0..=1, require_equals = true,
+        default_missing_value = "forever", value_parser = wait)]
+    pub wait: Option<Wait>,
+
+    /// What to do when another run holds the lock, and still does after the wait [default: refuse]
+    #[arg(long, env = "DCCTL_ON_BUSY", value_enum, value_name = "MANNER")]
+    pub on_busy: Option<OnBusy>,
 }
 
 /// Where a run says what happens.
@@ -281,6 +302,24 @@ pub enum StatusOutput {
     Json,
 }
 
+/// What a run does without the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnBusy {
+    /// End, with exit code 20 or 21
+    Refuse,
+    /// Say so and go on without the lock
+    Warn,
+}
+
+/// How long to wait for the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// For so long.
+    AtMost(Duration),
+    /// Until it is free.
+    Forever,
+}
+
 /// When the human log is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Color {
@@ -290,6 +329,14 @@ pub enum Color {
     Always,
     /// Never
     Never,
+}
+
+/// Reads a duration, or `forever`.
+fn wait(text: &str) -> Result<Wait, String> {
+    match text {
+        "forever" => Ok(Wait::Forever),
+        text => duration(text).map(Wait::AtMost).map_err(|why| format!("{why}, nor `forever`")),
+    }
 }
 
 /// Reads `20m`, `90s`, `1h30m`; a bare number would be ambiguous and is refused.
@@ -319,6 +366,13 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waiting_has_a_limit_or_none() {
+        assert_eq!(wait("forever"), Ok(Wait::Forever));
+        assert_eq!(wait("30m"), Ok(Wait::AtMost(Duration::from_secs(1800))));
+        assert!(wait("true").is_err() && wait("0s").is_err() && wait("").is_err());
+    }
 
     #[test]
     fn durations_need_a_unit() {

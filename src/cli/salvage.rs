@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use crate::cli::Output;
 
 /// Options that take no value. Every other one would take the word after it along.
-const TAKE_NO_VALUE: [&str; 7] =
-    ["build", "keep-output", "no-force-conflicts", "stdin", "propagate-exit-code", "help", "version"];
+const TAKE_NO_VALUE: [&str; 8] =
+    ["build", "wait", "keep-output", "no-force-conflicts", "stdin", "propagate-exit-code", "help", "version"];
 
 /// The parts of a wrong command line that say where to report it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

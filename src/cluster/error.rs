@@ -94,6 +94,13 @@ fn no_answer(error: &Error, doing: &str, server: &str) -> Failure {
         Some(error) => return not_tls(doing, server).cause(error.to_string()),
         None => {}
     }
+    if find::<io::Error>(inner).is_some_and(crate::failure::is_exhausted) {
+        return Failure::new(
+            Code::MachineExhausted,
+            format!("could not {doing}: no connection to {server} could be made"),
+        )
+        .cause(deepest(inner));
+    }
     unreachable(doing, server).cause(deepest(inner))
 }
 

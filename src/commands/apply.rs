@@ -72,7 +72,7 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
     let values = files::values(&options.values)?;
     let written = Bundle::open(&options.bundle, &run_dir.join("bundle"))?;
     let kubeconfig = find_kubeconfig(desk, &options.target)?;
-    let kubeconfig_path = run_dir.join("kubeconfig");
+    let kubeconfig_path = run_dir.join(files::KUBECONFIG);
     let given = Given::gather(&options.vars, &options.var_files, environment)?;
     let inputs = Inputs {
         instance: asked.instance.clone(),
@@ -112,8 +112,12 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
         path: environment.text("PATH").unwrap_or_default().to_owned(),
         events_file,
         junit,
+        wait: attempt::wait(&options.busy),
+        on_busy: attempt::on_busy(&options.busy, asked.verb),
         stop_after: options.stop_after,
         secrets,
+        #[cfg(feature = "test-tools")]
+        break_at: environment.text("DCCTL_TEST_BREAK").map(str::to_owned),
     })
 }
 

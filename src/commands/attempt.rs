@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cli::{ReportOptions, TargetOptions};
+use crate::cli::{self, BusyOptions, ReportOptions, TargetOptions};
 use crate::clock::Instant;
 use crate::commands::apply::files;
 use crate::commands::{Desk, complain, runtime, terminal};
@@ -13,7 +13,7 @@ use crate::failure::{Code, Failure};
 use crate::front::{self, Broken, Refusal, Showing, Surroundings};
 use crate::pipeline::Verb;
 use crate::redact::Redactor;
-use crate::run::{Mode, Spec};
+use crate::run::{self, Mode, OnBusy, Spec, Wait};
 use crate::signal::Signals;
 
 /// A command line that asks for a run.
@@ -67,12 +67,12 @@ pub(crate) fn make(desk: &Desk, asked: impl Asked) -> u8 {
     let attempt = Attempt { begun, asked: Arc::new(asked) };
     let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(failure) => {
-            complain(&failure);
-            return failure.code.exit();
-        }
+        Err(failure) => return attempt.refused(failure),
     };
-    let code = runtime.block_on(attempt.make());
+    let code = runtime.block_on(async {
+        let made = run::caught(attempt.make()).await;
+        made.unwrap_or_else(|why| attempt.refused(Failure::new(Code::Internal, format!("dcctl itself broke: {why}"))))
+    });
     runtime.shutdown_background();
     code
 }
@@ -89,13 +89,13 @@ struct Attempt<A> {
 }
 
 impl<A: Asked> Attempt<A> {
-    async fn make(self) -> u8 {
+    async fn make(&self) -> u8 {
         // Armed before anything else: from here on a signal is a request to stop and never an end.
         let mut signals = match crate::signal::install() {
             Ok(signals) => signals,
             Err(error) => {
-                let sentence = "the signal handlers could not be installed";
-                return self.refused(Failure::new(Code::Internal, sentence).because(&error));
+                let (code, sentence) = (Code::Internal, "the signal handlers could not be installed");
+                return self.refused(Failure::new(code.unless_exhausted(&error), sentence).because(&error));
             }
         };
         let Desk { environment, clock } = &self.begun.desk;
@@ -159,6 +159,22 @@ impl<A: Asked> Attempt<A> {
     }
 }
 
+/// How long to wait for the lock.
+pub(crate) fn wait(options: &BusyOptions) -> Wait {
+    options.wait.map_or(Wait::No, |wait| match wait {
+        cli::Wait::AtMost(limit) => Wait::AtMost(limit),
+        cli::Wait::Forever => Wait::Forever,
+    })
+}
+
+/// What to do without the lock.
+pub(crate) fn on_busy(options: &BusyOptions, verb: Verb) -> OnBusy {
+    options.on_busy.map_or(OnBusy::preset(verb), |on_busy| match on_busy {
+        cli::OnBusy::Refuse => OnBusy::Refuse,
+        cli::OnBusy::Warn => OnBusy::Warn,
+    })
+}
+
 /// A report's path, if a refusal may be written there.
 pub(crate) fn reportable(option: &str, given: Option<&Path>) -> Option<PathBuf> {
     files::report_path(option, given).ok().flatten()
@@ -166,7 +182,8 @@ pub(crate) fn reportable(option: &str, given: Option<&Path>) -> Option<PathBuf> 
 
 async fn start(desk: &Desk, spec: Spec, signals: Signals, showing: Showing) -> Result<u8, Broken> {
     let program = std::env::current_exe().map_err(|error| {
-        Broken::NotStarted(Failure::new(Code::CommandFailed, "this program cannot tell where it is").because(&error))
+        let code = Code::CommandFailed.unless_exhausted(&error);
+        Broken::NotStarted(Failure::new(code, "this program cannot tell where it is").because(&error))
     })?;
     let surroundings = Surroundings {
         program,

@@ -64,7 +64,7 @@ impl attempt::Asked for Asked {
             Failure::new(Code::OptionInvalid, "the folder that the command is to run in is gone").because(&error)
         })?;
         let kubeconfig = apply::find_kubeconfig(desk, &args.target)?;
-        let kubeconfig_path = run_dir.join("kubeconfig");
+        let kubeconfig_path = run_dir.join(files::KUBECONFIG);
         kubeconfig.write(&kubeconfig_path)?;
         let job = Job::detect(environment, std::process::id());
         let given = environment.for_command();
@@ -91,8 +91,12 @@ impl attempt::Asked for Asked {
             path: environment.text("PATH").unwrap_or_default().to_owned(),
             events_file,
             junit,
+            wait: attempt::wait(&args.busy),
+            on_busy: attempt::on_busy(&args.busy, Verb::Exec),
             stop_after: args.stop_after,
             secrets: kubeconfig.secrets().into_iter().collect(),
+            #[cfg(feature = "test-tools")]
+            break_at: environment.text("DCCTL_TEST_BREAK").map(str::to_owned),
         })
     }
 }

@@ -15,17 +15,21 @@ mod supervise;
 mod terminal;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::cli::{self, Cli, Command, InstancesCommand, LockCommand, Reading, Salvaged};
 use crate::clock::Clock;
 use crate::config::Environment;
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::front::{Refusal, refuse};
 use crate::redact::Redactor;
 use crate::run::Mode;
+
+/// How many files a runtime opens, and some more.
+const FILES_OF_A_RUNTIME: usize = 12;
 
 /// What every command may use.
 #[derive(Clone)]
@@ -52,10 +56,11 @@ fn clock(_: &Environment) -> Arc<dyn Clock> {
     Arc::new(crate::clock::System)
 }
 
-/// What tests start can be told that the machine was suspended. A release has nothing of this.
+/// What tests start can be told that the machine was suspended. A release has nothing of this. The variable does not begin
+/// like dcctl's own, which are kept from the supervisor.
 #[cfg(feature = "test-tools")]
 fn clock(environment: &Environment) -> Arc<dyn Clock> {
-    match environment.path("DCCTL_TEST_SUSPENDED") {
+    match environment.path("BED_SUSPENDED") {
         Some(file) => Arc::new(crate::clock::Suspended::by(file)),
         None => Arc::new(crate::clock::System),
     }
@@ -72,7 +77,7 @@ impl Desk {
             Command::Explain(args) => explain::explain(&args),
             Command::Schema => schema::print_schema(),
             Command::Rbac => rbac::print_rules(),
-            Command::Supervise => supervise::supervise(&self.environment),
+            Command::Supervise => supervise::supervise(self),
         }
     }
 
@@ -153,7 +158,14 @@ fn complaint(failure: &Failure) -> String {
 
 /// The runtime of a process that does one thing: everything on the thread that asks.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        Failure::new(crate::failure::Code::Internal, "the asynchronous runtime could not be started").because(&error)
+    // Where it finds none left, it panics instead of saying so.
+    let enough_files = (0..FILES_OF_A_RUNTIME).map(|_| File::open("/dev/null")).collect::<io::Result<Vec<_>>>();
+    let started = enough_files.and_then(|files| {
+        drop(files);
+        tokio::runtime::Builder::new_current_thread().enable_all().build()
+    });
+    started.map_err(|error| {
+        let code = Code::Internal.unless_exhausted(&error);
+        Failure::new(code, "the asynchronous runtime could not be started").because(&error)
     })
 }

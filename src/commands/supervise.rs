@@ -6,17 +6,17 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::commands::{complain, runtime, terminal};
+use crate::commands::{Desk, complain, runtime, terminal};
 use crate::config::Environment;
 use crate::config::env::LOG;
 use crate::redact::Redactor;
 
 /// Runs the run that the front hands over.
-pub(crate) fn supervise(environment: &Environment) -> u8 {
+pub(crate) fn supervise(desk: &Desk) -> u8 {
     let redactor = Redactor::default();
-    start_log(environment, &redactor);
+    start_log(&desk.environment, &redactor);
     let result = runtime().and_then(|runtime| {
-        let result = runtime.block_on(crate::run::supervise(redactor));
+        let result = runtime.block_on(crate::run::supervise(desk.clock.clone(), redactor));
         // A look-up that hangs in the resolver must not hold up the end.
         runtime.shutdown_background();
         result

@@ -175,6 +175,7 @@ fn of_the_lock() -> Vec<Event> {
             ),
             job_url: None,
             manner: BusyManner::Refuses,
+            waited_ms: None,
         }
         .into(),
         LockLost {
@@ -201,7 +202,7 @@ fn of_processes() -> Vec<Event> {
             .into(),
         ProcessInterrupted { program: program(), pid, signal: "SIGINT".into(), why: "a stop was requested".into() }
             .into(),
-        ProcessInterruptReported { program: program() }.into(),
+        ProcessInterruptReported { program: program(), times: 1, sent: 1 }.into(),
         ProcessKilled { program: program(), pid, why: "the stop budget is used up".into() }.into(),
         ProcessLeftBehind { program: program(), pid: 48_340, name: "terraform-provi".into(), age_ms: 58_000 }.into(),
         ProcessOutput {

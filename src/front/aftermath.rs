@@ -1,35 +1,55 @@
 //! What the front does when the supervisor is gone: reads its verdict from the journal, or writes one.
 //!
 //! Written here is only what was seen: that the supervisor ended without a verdict, which programs it had started and
-//! nobody saw end, and what the journal last said about the lock.
+//! nobody saw end, which of them are still there, and what the journal last said about the lock.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
-use crate::event::{self, Event, LockEnd, RunOutcome, Seen};
+use crate::event::{self, BusyManner, Event, LockEnd, RunOutcome, Seen};
 use crate::failure::{Code, Failure};
 use crate::pipeline::Action;
-use crate::run::{GoingOn, Journal, Paths, Purpose, Reports, Spec, Tally, Unwritten, Voice};
+use crate::run::{Finished, GoingOn, Journal, Mode, Paths, Purpose, Reports, Settled, Spec, Tally, Unwritten, Voice};
 
 /// How long the front waits for its own last lines to be written.
 const FLUSH: Duration = Duration::from_secs(5);
 
+/// What is known of a supervisor that has ended.
+#[derive(Debug)]
+pub(crate) struct Gone {
+    /// Its process.
+    pub(crate) pid: u32,
+    /// Whether it had said that it has the spec. Before that it asks nobody for anything.
+    pub(crate) hello: bool,
+}
+
 /// The exit code in the journal's last line, if that is a verdict. Reads the end of the file only.
-pub(crate) fn verdict_of(journal: &Path) -> Option<u8> {
-    let mut file = File::open(journal).ok()?;
-    let length = file.metadata().ok()?.len();
+pub(crate) fn verdict_of(journal: &File) -> Option<u8> {
     let longest = event::LONGEST_LINE as u64 + 1;
-    file.seek(SeekFrom::Start(length.saturating_sub(longest))).ok()?;
-    let mut end = Vec::new();
-    file.read_to_end(&mut end).ok()?;
+    let end = read_from(journal, journal.metadata().ok()?.len().saturating_sub(longest)).ok()?;
     let line = end.strip_suffix(b"\n")?.rsplit(|byte| *byte == b'\n').next()?;
     let event = Seen::read(std::str::from_utf8(line).ok()?).ok()?.event?;
     if let Event::RunFinished(finished) = event { Some(finished.exit_code) } else { None }
+}
+
+/// The file from here on, whoever else reads it.
+fn read_from(file: &File, from: u64) -> io::Result<Vec<u8>> {
+    const BLOCK: usize = 64 * 1024;
+    let mut bytes = Vec::new();
+    loop {
+        let have = bytes.len();
+        bytes.resize(have + BLOCK, 0);
+        let count = file.read_at(&mut bytes[have..], from + have as u64)?;
+        bytes.truncate(have + count);
+        if count == 0 {
+            return Ok(bytes);
+        }
+    }
 }
 
 /// What a journal without a verdict tells.
@@ -39,18 +59,28 @@ struct Remains {
     holder: Option<String>,
     lock: LockEnd,
     programs: BTreeMap<String, u32>,
-    resources: BTreeSet<String>,
     tally: Tally,
 }
 
 impl Remains {
+    /// A journal without a word is that of a supervisor that may have got as far as to ask for the lock before the disk
+    /// took its first line.
+    fn of_nothing(spec: &Spec, gone: &Gone) -> Remains {
+        let remains = Remains::of("");
+        match (spec.mode, gone.hello) {
+            (Mode::Act, true) => {
+                Remains { lock: LockEnd::Unknown, holder: Some(spec.holder(gone.pid).to_string()), ..remains }
+            }
+            (Mode::Act, false) | (Mode::DryRun, _) => remains,
+        }
+    }
+
     fn of(text: &str) -> Remains {
         let mut remains = Remains {
             next_seq: 0,
             holder: None,
             lock: LockEnd::NeverTaken,
             programs: BTreeMap::new(),
-            resources: BTreeSet::new(),
             tally: Tally::default(),
         };
         for seen in text.lines().filter_map(|line| Seen::read(line).ok()) {
@@ -69,8 +99,16 @@ impl Remains {
             Event::RunStarted(started) => self.holder = started.holder,
             Event::StepStarted(started) if started.id == Action::ClaimCluster.id() => self.lock = LockEnd::Unknown,
             Event::LockClaimed(_) | Event::LockLeft(_) => self.lock = LockEnd::Left,
-            Event::LockBlocked(_) | Event::LockObserved(_) => self.lock = LockEnd::NeverTaken,
             Event::LockReleasing(_) => self.lock = LockEnd::Unknown,
+            Event::LockBlocked(blocked) => {
+                self.lock = match blocked.manner {
+                    BusyManner::Refuses => LockEnd::NeverTaken,
+                    BusyManner::Continues => LockEnd::NotHeld,
+                    // It claims as soon as it may.
+                    BusyManner::Waits => LockEnd::Unknown,
+                }
+            }
+            Event::LockObserved(_) => self.lock = LockEnd::NeverTaken,
             Event::LockReleased(_) => self.lock = LockEnd::Released,
             Event::LockLost(_) => self.lock = LockEnd::Lost,
             Event::StepFinished(finished) if finished.index == finished.total && self.lock == LockEnd::Left => {
@@ -78,15 +116,6 @@ impl Remains {
             }
             Event::ProcessStarted(started) => drop(self.programs.insert(started.program, started.pid)),
             Event::ProcessFinished(finished) => drop(self.programs.remove(&finished.program)),
-            Event::ResourceStarted(started) => {
-                self.resources.insert(started.address);
-            }
-            Event::ResourceCompleted(completed) => {
-                self.resources.remove(&completed.address);
-            }
-            Event::ResourceFailed(failed) => {
-                self.resources.remove(&failed.address);
-            }
             Event::RunPlanned(_)
             | Event::RunFinished(_)
             | Event::StepStarted(_)
@@ -105,7 +134,10 @@ impl Remains {
             | Event::ObjectWaiting(_)
             | Event::ObjectReady(_)
             | Event::ResourcePlanned(_)
+            | Event::ResourceStarted(_)
             | Event::ResourceProgressed(_)
+            | Event::ResourceCompleted(_)
+            | Event::ResourceFailed(_)
             | Event::ToolChecked(_)
             | Event::EnvironmentDropped(_)
             | Event::StopRequested(_)
@@ -116,74 +148,147 @@ impl Remains {
         }
     }
 
+    fn unfinished(&self) -> Vec<String> {
+        self.tally.unfinished().iter().cloned().collect()
+    }
+
     fn bears_our_name(&self) -> bool {
         matches!(self.lock, LockEnd::Left | LockEnd::Unknown)
     }
 }
 
-/// Writes the verdict of a run whose supervisor was killed. Returns its exit code, and which reports could not be
-/// written.
+/// Writes the verdict of a run whose supervisor was killed. Says how it ended, and which reports could not be written.
+/// The journal is open for reading and appending.
 ///
 /// # Errors
 /// When the journal can neither be read nor written.
-pub(crate) fn write(spec: &Spec, clock: &Arc<dyn Clock>) -> Result<(u8, Vec<Unwritten>), Failure> {
+pub(crate) fn write(
+    spec: &Spec,
+    clock: &Arc<dyn Clock>,
+    file: &File,
+    gone: &Gone,
+) -> Result<(Finished, Vec<Unwritten>), Failure> {
     let path = spec.journal();
     let unusable = |error: &io::Error| {
         let sentence =
             format!("the supervisor of this run was killed, and its journal {} cannot be used", path.display());
         Failure::new(Code::SupervisorKilled, sentence).because(error)
     };
-    let text = std::fs::read(&path).map_err(|error| unusable(&error))?;
+    let text = read_from(file, 0).map_err(|error| unusable(&error))?;
     let text = String::from_utf8_lossy(&text);
-    let remains = Remains::of(&text);
-    end_torn_line(&path).map_err(|error| unusable(&error))?;
+    let mut remains = Remains::of(&text);
+    let is_silent = remains.next_seq == 0;
+    if is_silent {
+        remains = Remains::of_nothing(spec, gone);
+    }
+    end_torn_line(file, &text).map_err(|error| unusable(&error))?;
     let mut reports =
         Reports::start(Paths { events: spec.events_file.clone(), junit: spec.junit.clone(), going_on: GoingOn::Yes });
     text.lines().for_each(|line| reports.recall(line));
     let redactor = spec.redactor();
     let voice =
         Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: remains.next_seq };
-    let mut journal = Journal::open(&path, voice, reports).map_err(|error| unusable(&error))?;
-    let finished = finished(spec, remains, crate::run::millis(journal.elapsed()));
-    let code = finished.exit_code;
+    let file = file.try_clone().map_err(|error| unusable(&error))?;
+    let mut journal = Journal::over(file, &path, voice, reports).map_err(|error| unusable(&error))?;
+    if is_silent {
+        for event in crate::run::opening(spec, &spec.holder(gone.pid).to_string()) {
+            remains.tally.take(&event, clock.now());
+            journal.tell(None, event);
+        }
+    }
+    let left = Left::look(spec, &remains);
+    for text in left.untidied.iter().cloned() {
+        journal.tell(None, Event::NoteMade(event::NoteMade { text }));
+    }
+    let finished = finished(spec, remains, left, crate::run::millis(journal.elapsed()));
+    let exit_code = finished.exit_code;
     journal.tell(None, Event::RunFinished(finished));
-    Ok((code, journal.settle_now(FLUSH)))
+    let Settled { unwritten, lines } = journal.settle_now(FLUSH);
+    Ok((Finished { exit_code, lines }, unwritten))
 }
 
 /// A line that was cut off in the middle is ended, so that readers skip it alone.
-fn end_torn_line(path: &Path) -> io::Result<()> {
-    let mut file = File::options().read(true).append(true).open(path)?;
-    if file.metadata()?.len() == 0 {
-        return Ok(());
-    }
-    file.seek(SeekFrom::End(-1))?;
-    let mut last = [0];
-    file.read_exact(&mut last)?;
-    if last != *b"\n" {
-        file.write_all(b"\n")?;
-    }
-    Ok(())
+fn end_torn_line(mut file: &File, text: &str) -> io::Result<()> {
+    if text.is_empty() || text.ends_with('\n') { Ok(()) } else { file.write_all(b"\n") }
 }
 
-fn finished(spec: &Spec, remains: Remains, duration_ms: u64) -> event::RunFinished {
+/// What the supervisor left: processes that still live, or nothing, and then what was made for them is removed.
+#[derive(Debug, Default)]
+struct Left {
+    /// By their numbers, each with its short name.
+    alive: BTreeMap<u32, String>,
+    /// What they may still read, and nobody will remove by itself.
+    secrets: Vec<String>,
+    /// What could not be removed, a sentence each.
+    untidied: Vec<String>,
+}
+
+impl Left {
+    fn look(spec: &Spec, remains: &Remains) -> Left {
+        let alive = crate::run::alive(spec, remains.programs.values().copied());
+        if alive.is_empty() {
+            Left { untidied: crate::run::tidy(spec), ..Left::default() }
+        } else {
+            Left { alive, secrets: crate::run::untidied(spec), untidied: Vec::new() }
+        }
+    }
+}
+
+fn failure(remains: &Remains, left: &Left) -> Failure {
     let mut failure = Failure::new(Code::SupervisorKilled, "the process that owned this run ended without a verdict");
     for (program, pid) in &remains.programs {
-        failure = failure.cause(format!("nobody saw the end of {program} (process {pid}); it may still be at work"));
+        failure = failure.cause(if left.alive.contains_key(pid) {
+            format!("nobody saw the end of {program} (process {pid}); it may still be at work")
+        } else {
+            format!("nobody saw how {program} (process {pid}) ended; it is not there any more")
+        });
     }
+    let others = left.alive.iter().filter(|(pid, _)| !remains.programs.values().any(|known| known == *pid));
+    others.fold(failure, |failure, (pid, name)| {
+        failure.cause(format!("process {pid} ({name}), which this run had started, is still there"))
+    })
+}
+
+/// What to do now, in this order.
+fn next(spec: &Spec, remains: &Remains, left: &Left) -> Vec<String> {
     let mut next = Vec::new();
-    if !remains.programs.is_empty() {
+    if !left.alive.is_empty() {
         next.push("wait until the processes named above are gone".to_owned());
+    }
+    if !left.secrets.is_empty() {
+        next.push(format!("then remove {}: there are credentials in it", left.secrets.join(" and ")));
     }
     if remains.bears_our_name() {
         let who = remains.holder.as_deref().unwrap_or("this run");
         next.push(format!("see with `dcctl lock status` whether the lock still names {who}: nobody renews it now"));
     }
-    next.push(match &spec.purpose {
-        Purpose::Bundle(_) => format!("run `dcctl {}` again: it reconciles what was left half done", spec.subject()),
-        Purpose::Command(command) => {
-            format!("look at what `{}` had done by then before you run it again", command.name())
+    next.extend(again(spec, &remains.unfinished()));
+    next
+}
+
+/// How to go on. What a command of the caller's had done by then only a look can tell.
+fn again(spec: &Spec, unfinished: &[String]) -> Vec<String> {
+    let subject = spec.subject();
+    match (&spec.purpose, crate::run::look_first(unfinished)) {
+        (Purpose::Command(command), _) => {
+            vec![format!("look at what `{}` had done by then before you run it again", command.name())]
         }
-    });
+        (Purpose::Bundle(_), Some(look)) => vec![look, format!("run `dcctl {subject}` again")],
+        (Purpose::Bundle(_), None) => {
+            vec![format!("run `dcctl {subject}` again: it reconciles what was left half done")]
+        }
+    }
+}
+
+fn finished(spec: &Spec, remains: Remains, left: Left, duration_ms: u64) -> event::RunFinished {
+    let failure = failure(&remains, &left);
+    let next = next(spec, &remains, &left);
+    let kept = |what: &str, path: String| event::Kept { what: what.to_owned(), path };
+    let mut files: Vec<event::Kept> =
+        left.secrets.into_iter().map(|path| kept("what tools of this run may still read", path)).collect();
+    if spec.run_dir.exists() {
+        files.push(kept("the run directory", spec.run_dir.display().to_string()));
+    }
     event::RunFinished {
         subject: spec.subject(),
         outcome: RunOutcome::Failed,
@@ -192,11 +297,11 @@ fn finished(spec: &Spec, remains: Remains, duration_ms: u64) -> event::RunFinish
         command_end: None,
         lock: remains.lock,
         counts: remains.tally.counts(),
+        unfinished: remains.unfinished(),
         holder: if remains.bears_our_name() { remains.holder } else { None },
-        unfinished: remains.resources.into_iter().collect(),
-        kept: vec![event::Kept { what: "the run directory".to_owned(), path: spec.run_dir.display().to_string() }],
+        kept: files,
         next,
-        dry_run: spec.mode == crate::run::Mode::DryRun,
+        dry_run: spec.mode == Mode::DryRun,
         duration_ms,
     }
 }

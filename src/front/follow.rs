@@ -1,8 +1,9 @@
 //! Follows a growing file line by line, without asking the clock: the kernel says when it has grown.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,19 +17,20 @@ const BLOCK: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Follower {
     file: File,
+    /// How far it is read. Kept here: whoever appends through the same open file moves the file's own place.
+    at: u64,
     watch: Option<OwnedFd>,
     unread: Vec<u8>,
 }
 
 impl Follower {
-    /// Follows this file from its beginning.
-    pub(crate) fn open(path: &Path) -> io::Result<Follower> {
-        let file = File::options().create(true).append(true).read(true).open(path)?;
+    /// Follows this open file from its beginning. The path is only for the kernel's watch.
+    pub(crate) fn of(file: File, path: &Path) -> Follower {
         // Where the kernel offers no watch (or no more of them) the wait below is bounded and the file is looked at.
         let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
             .and_then(|watch| inotify::add_watch(&watch, path, WatchFlags::MODIFY).map(|_| watch))
             .ok();
-        Ok(Follower { file, watch, unread: Vec::new() })
+        Follower { file, at: 0, watch, unread: Vec::new() }
     }
 
     /// Wakes [`Follower::wait`] when one of these grows, too.
@@ -44,13 +46,28 @@ impl Follower {
     /// The whole lines that are there now, each with its line feed. A torn last line waits for its rest.
     pub(crate) fn lines(&mut self) -> io::Result<Vec<String>> {
         let mut block = vec![0; BLOCK];
-        let count = self.file.read(&mut block)?;
+        let count = self.file.read_at(&mut block, self.at)?;
+        self.at += count as u64;
         self.unread.extend_from_slice(&block[..count]);
         let Some(end) = self.unread.iter().rposition(|byte| *byte == b'\n') else { return Ok(Vec::new()) };
         let rest = self.unread.split_off(end + 1);
         let whole = std::mem::replace(&mut self.unread, rest);
         let text = String::from_utf8_lossy(&whole);
         Ok(text.split_inclusive('\n').map(str::to_owned).collect())
+    }
+
+    /// All whole lines that are there, of a file that does not grow any more. A torn last line is forgotten: whoever
+    /// goes on after it begins that line anew.
+    pub(crate) fn rest(&mut self) -> Vec<String> {
+        let mut rest = Vec::new();
+        while let Ok(lines) = self.lines() {
+            if lines.is_empty() {
+                break;
+            }
+            rest.extend(lines);
+        }
+        self.unread.clear();
+        rest
     }
 
     /// Waits until the file has grown, at most this long.
@@ -81,7 +98,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("events.jsonl");
         let mut writer = File::options().create(true).append(true).open(&path).expect("a file");
-        let mut follower = Follower::open(&path).expect("a follower");
+        let mut follower = Follower::of(File::open(&path).expect("it is there"), &path);
         writer.write_all(b"one\ntw").expect("room");
         assert_eq!(follower.lines().expect("readable"), ["one\n"]);
         assert!(follower.lines().expect("readable").is_empty());

@@ -23,17 +23,22 @@ pub use relay::{LineEnd, Ours, Streams, Theirs};
 pub use show::{Form, Showing};
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
 use crate::failure::{Code, Failure};
+use crate::front::aftermath::Gone;
 use crate::front::feed::Feed;
+use crate::front::follow::Follower;
 use crate::front::relay::Relay;
-use crate::run::{Answer, Asked, Ear, Link, Mouth, Purpose, Spec, Started, Word};
+use crate::front::show::Shown;
+use crate::run::{Answer, Asked, Ear, Finished, Link, Mouth, Purpose, Spec, Started, Word, caught, drill};
 use crate::signal::{Kind, Signals, StopSignal};
 
 /// How often the supervisor is asked whether it is there.
@@ -42,6 +47,8 @@ const PING: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(15);
 /// At the end: how long showing may make no progress before the front ends without it.
 const STALLED: Duration = Duration::from_secs(10);
+/// How long the last words of a supervisor that has ended may take to arrive.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Two of Ctrl+C closer together than this are one: a key that bounces, or a terminal that signals twice.
 const BOUNCE: Duration = Duration::from_millis(300);
 
@@ -85,46 +92,96 @@ pub enum Broken {
 ///
 /// # Errors
 /// When there is none. Whether anything was done is told apart.
-pub async fn run(spec: Spec, mut showing: Showing, surroundings: Surroundings) -> Result<u8, Broken> {
+pub async fn run(spec: Spec, showing: Showing, surroundings: Surroundings) -> Result<u8, Broken> {
+    let journal = spec.journal();
+    let begun = caught(async { begin(spec, showing, surroundings) }).await;
+    let ended = match begun.unwrap_or_else(|why| Err(broke(&why))) {
+        Ok((front, shown, supervisor)) => {
+            let watched = caught(front.follow_through(shown, supervisor)).await;
+            watched.unwrap_or_else(|why| Err(Broken::NoVerdict(broke(&why))))
+        }
+        Err(failure) => Err(Broken::NotStarted(failure)),
+    };
+    if let Err(Broken::NotStarted(_)) = &ended {
+        forget(&journal);
+    }
+    ended
+}
+
+fn broke(why: &str) -> Failure {
+    Failure::new(Code::Internal, format!("dcctl itself broke: {why}"))
+}
+
+/// A journal in which nothing was written would make the next run of this folder believe that there was one before.
+fn forget(journal: &Path) {
+    if journal.metadata().is_ok_and(|found| found.len() == 0) {
+        let _ = std::fs::remove_file(journal);
+    }
+}
+
+/// The supervisor's process, and its end.
+struct Supervisor<F> {
+    pid: u32,
+    ended: F,
+}
+
+/// Starts the supervisor and the showing. Without the spec it does nothing, so whatever goes wrong here, nothing is done.
+fn begin(
+    spec: Spec,
+    mut showing: Showing,
+    surroundings: Surroundings,
+) -> Result<(Front, Shown, Supervisor<impl Future<Output = ()>>), Failure> {
+    drill::at(&spec, "front.start");
     let Surroundings { program, environment, clock, signals, complaints, input, terminal } = surroundings;
-    let (relay, outputs) = relay(&spec, showing.streams.take()).map_err(Broken::NotStarted)?;
-    let started = crate::run::start(&program, environment, &spec).map_err(Broken::NotStarted)?;
-    let Started { socket, ended, pipe } = started;
-    // A supervisor that got no spec ends by itself, with nothing done.
+    // Held from now on: whatever becomes of the folder, what was written can be read.
+    let (journal, follower) = open(&spec.journal())?;
+    let relay = relay(&spec, showing.streams.take(), &follower)?;
+    let Started { pid, socket, ended, pipe } = crate::run::start(&program, environment, &spec)?;
     let link = Link::new(OwnedFd::from(socket)).map_err(|error| {
-        Broken::NotStarted(Failure::new(Code::Internal, "the socket to the supervisor cannot be used").because(&error))
+        let code = Code::Internal.unless_exhausted(&error);
+        Failure::new(code, "the socket to the supervisor cannot be used").because(&error)
     })?;
     let (ear, mouth) = link.split();
-    let shown = show::start(spec.journal(), showing, relay, outputs);
-    let now = clock.now();
+    let shown = show::start(follower, showing, relay);
     let feed = pipe.map(|pipe| Feed { input: input(), pipe, complaints: complaints() });
-    let mut front = Front {
+    let answered = clock.now();
+    let front = Front {
         spec,
         clock,
         signals,
         complaints: complaints(),
         terminal,
-        mouth,
         feed,
-        answered: now,
+        journal,
+        ear: Some(ear),
+        mouth,
+        heard: Heard::default(),
+        answered,
         typed: None,
         said_silent: false,
     };
-    front.hand_over().await;
-    front.watch(ear, ended).await;
-    let code = front.verdict().map_err(Broken::NoVerdict)?;
-    shown.drain(STALLED).await;
-    Ok(code)
+    Ok((front, shown, Supervisor { pid, ended }))
 }
 
-/// The way of the command's outputs, if it has one and they are to be passed on, and the files they are in.
-fn relay(spec: &Spec, streams: Option<Streams>) -> Result<(Option<Relay>, Vec<PathBuf>), Failure> {
-    let (Purpose::Command(command), Some(streams)) = (&spec.purpose, streams) else { return Ok((None, Vec::new())) };
+/// Makes the journal, to be read by us and written by one process at a time.
+fn open(path: &Path) -> Result<(File, Follower), Failure> {
+    let open = || {
+        let file = File::options().create(true).append(true).read(true).open(path)?;
+        Ok((file.try_clone()?, Follower::of(file, path)))
+    };
+    open().map_err(|error: std::io::Error| crate::run::unwritable(path, &error))
+}
+
+/// The way of the command's outputs, if it has one and they are to be passed on. `follower` is woken when they grow.
+fn relay(spec: &Spec, streams: Option<Streams>, follower: &Follower) -> Result<Option<Relay>, Failure> {
+    let (Purpose::Command(command), Some(streams)) = (&spec.purpose, streams) else { return Ok(None) };
     let relay = Relay::open(command, spec.redactor(), streams).map_err(|error| {
+        let code = Code::RunDirUnusable.unless_exhausted(&error);
         let sentence = format!("the run directory {} cannot be used", spec.run_dir.display());
-        Failure::new(Code::RunDirUnusable, sentence).because(&error)
+        Failure::new(code, sentence).because(&error)
     })?;
-    Ok((Some(relay), vec![command.stdout.clone(), command.stderr.clone()]))
+    follower.watch(&[&command.stdout, &command.stderr]);
+    Ok(Some(relay))
 }
 
 struct Front {
@@ -133,33 +190,73 @@ struct Front {
     signals: Signals,
     complaints: Box<dyn Write + Send>,
     terminal: Terminal,
-    mouth: Mouth,
     feed: Option<Feed>,
+    journal: File,
+    ear: Option<Ear>,
+    mouth: Mouth,
+    heard: Heard,
     answered: Instant,
     typed: Option<Instant>,
     said_silent: bool,
 }
 
+/// What the supervisor said, beside what is in the journal.
+#[derive(Debug, Default)]
+struct Heard {
+    hello: bool,
+    not_begun: Option<Failure>,
+    finished: Option<Finished>,
+}
+
 impl Front {
+    async fn follow_through(
+        mut self,
+        shown: Shown,
+        supervisor: Supervisor<impl Future<Output = ()>>,
+    ) -> Result<u8, Broken> {
+        self.hand_over().await;
+        self.see_it_through(supervisor.ended).await;
+        let verdict = self.verdict(supervisor.pid, &shown);
+        shown.drain(STALLED).await;
+        verdict
+    }
+
     async fn hand_over(&mut self) {
         // A supervisor that died already is noticed by its end.
         let _ = self.mouth.say(&Word::Spec(Box::new(self.spec.clone()))).await;
     }
 
-    /// Passes signals on until the supervisor is gone.
-    async fn watch(&mut self, ear: Ear, ended: impl Future<Output = ()>) {
-        let mut ear = Some(ear);
-        let mut pings = tokio::time::interval(PING);
+    /// Watches until the supervisor is gone. When the front itself breaks, the run is asked to stop; when it does so
+    /// again, the end alone is waited for.
+    async fn see_it_through(&mut self, ended: impl Future<Output = ()>) {
         tokio::pin!(ended);
+        if let Err(why) = caught(self.watch(ended.as_mut())).await {
+            self.complain(&format!("dcctl itself broke: {why}"));
+            let _ = self.mouth.say(&Word::Broke(why)).await;
+            if caught(self.watch(ended.as_mut())).await.is_err() {
+                ended.await;
+            }
+        }
+        // What it said before its end may not have been heard yet.
+        while let Some(mut ear) = self.ear.take() {
+            if let Ok(Some(answer)) = tokio::time::timeout(LAST_WORDS, ear.next()).await {
+                self.hear(answer);
+                self.ear = Some(ear);
+            }
+        }
+    }
+
+    /// Passes signals on until the supervisor is gone.
+    async fn watch(&mut self, mut ended: Pin<&mut impl Future<Output = ()>>) {
+        let mut pings = tokio::time::interval(PING);
         loop {
             tokio::select! {
                 biased;
                 signal = self.signals.next() => self.pass_on(signal).await,
                 () = &mut ended => return,
-                answer = answer(&mut ear) => match answer {
-                    Some(Answer::Hello { .. } | Answer::Pong) => self.hear(),
-                    Some(Answer::Reads) => self.feed(),
-                    None => ear = None,
+                answer = answer(&mut self.ear) => match answer {
+                    Some(answer) => self.hear(answer),
+                    None => self.ear = None,
                 },
                 _ = pings.tick() => self.ping().await,
             }
@@ -182,15 +279,21 @@ impl Front {
         signal.signal == Kind::Quit || (again && self.terminal == Terminal::Foreground)
     }
 
-    /// The command runs and reads.
-    fn feed(&mut self) {
-        self.hear();
-        if let Some(feed) = self.feed.take() {
-            feed.start();
+    fn hear(&mut self, answer: Answer) {
+        match answer {
+            Answer::Hello { .. } => {
+                self.heard.hello = true;
+                drill::at(&self.spec, "front.hello");
+            }
+            Answer::Pong => {}
+            Answer::Reads => {
+                if let Some(feed) = self.feed.take() {
+                    feed.start();
+                }
+            }
+            Answer::NotBegun(failure) => self.heard.not_begun = Some(failure),
+            Answer::Finished(finished) => self.heard.finished = Some(finished),
         }
-    }
-
-    fn hear(&mut self) {
         self.answered = self.clock.now();
         if std::mem::take(&mut self.said_silent) {
             self.complain("the supervisor answers again");
@@ -211,16 +314,34 @@ impl Front {
         let _ = writeln!(self.complaints, "dcctl: {sentence}");
     }
 
-    /// The exit code, from the journal. If the supervisor left no verdict, writes one.
-    fn verdict(&mut self) -> Result<u8, Failure> {
-        if let Some(code) = aftermath::verdict_of(&self.spec.journal()) {
+    /// The exit code: from the journal; where that has no verdict, from the supervisor's last word; and if it left
+    /// none either, from a verdict that is written in its place.
+    fn verdict(&mut self, pid: u32, shown: &Shown) -> Result<u8, Broken> {
+        if let Some(code) = aftermath::verdict_of(&self.journal) {
             return Ok(code);
         }
-        let (code, unwritten) = aftermath::write(&self.spec, &self.clock)?;
+        let Heard { hello, not_begun, finished } = std::mem::take(&mut self.heard);
+        if let Some(failure) = not_begun {
+            shown.end_with(String::new());
+            return Err(Broken::NotStarted(failure));
+        }
+        let written = || aftermath::write(&self.spec, &self.clock, &self.journal, &Gone { pid, hello });
+        let ended = finished.map_or_else(written, |finished| Ok((finished, Vec::new())));
+        let (Finished { exit_code, lines }, unwritten) = ended.map_err(|failure| {
+            shown.end_with(String::new());
+            Broken::NoVerdict(failure)
+        })?;
         for unwritten in unwritten {
             self.complain(&unwritten.to_string());
         }
-        Ok(code)
+        // What was written by us is in the journal as well, if that took it.
+        if aftermath::verdict_of(&self.journal).is_none() {
+            if lines.is_none() {
+                self.complain(&format!("the run ended with exit code {exit_code}; its last line could not be had"));
+            }
+            shown.end_with(lines.unwrap_or_default());
+        }
+        Ok(exit_code)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::front::STALLED;
 use crate::front::show::{self, Showing};
 use crate::redact::Redactor;
-use crate::run::{GoingOn, Paths, Reports, Verdict};
+use crate::run::{GoingOn, Matter, Paths, Reports, Verdict};
 
 /// How long the reports may take.
 const REPORTS: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ pub fn refuse(refusal: &Refusal, mut showing: Showing) -> u8 {
         let elapsed = clock.now().since(refusal.began);
         let seq = lines.len() as u64;
         let line = Envelope::new(seq, clock.wall(), elapsed, &refusal.run, None, event).render(&refusal.redactor);
-        reports.heed(&line);
+        reports.heed(&line, Matter::Fact);
         lines.push(line);
     };
     let [started, diagnostic, finished] = events(refusal, &verdict, clock.as_ref());

@@ -4,7 +4,6 @@
 //! still followed to its end.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -54,10 +53,16 @@ pub struct Showing {
 /// The thread that shows.
 pub(crate) struct Shown {
     lines: Arc<AtomicU64>,
+    rest: mpsc::Sender<String>,
     done: oneshot::Receiver<()>,
 }
 
 impl Shown {
+    /// Nothing more comes into the journal. It ends with these lines, which may be none.
+    pub(crate) fn end_with(&self, rest: String) {
+        let _ = self.rest.send(rest);
+    }
+
     /// Waits until everything is shown, as long as it gets on.
     pub(crate) async fn drain(mut self, stalled: Duration) {
         loop {
@@ -71,22 +76,20 @@ impl Shown {
     }
 }
 
-/// Starts showing this journal. `outputs` are the files that `relay` passes on.
-pub(crate) fn start(journal: PathBuf, showing: Showing, relay: Option<Relay>, outputs: Vec<PathBuf>) -> Shown {
+/// Starts showing this journal, and what `relay` passes on.
+pub(crate) fn start(mut follower: Follower, showing: Showing, relay: Option<Relay>) -> Shown {
     let lines = Arc::new(AtomicU64::new(0));
     let (finished, done) = oneshot::channel();
+    let (rest, ended_with) = mpsc::channel();
     let counter = lines.clone();
     let body = move || {
         let mut screen = Screening { relay, shown: counter, ..Screening::new(showing) };
-        if let Ok(mut follower) = Follower::open(&journal) {
-            follower.watch(&outputs.iter().map(PathBuf::as_path).collect::<Vec<_>>());
-            follow(&mut follower, &mut screen);
-        }
+        follow(&mut follower, &mut screen, &ended_with);
         let _ = finished.send(());
     };
     // Without the thread nothing is shown, and the run goes on all the same; `done` is closed and nobody waits.
     let _ = thread::Builder::new().name("show".to_owned()).spawn(body);
-    Shown { lines, done }
+    Shown { lines, rest, done }
 }
 
 /// Shows these lines, on a thread of their own: a reader that stands still holds up the end for this long at most.
@@ -103,11 +106,21 @@ pub(crate) fn all(lines: Vec<String>, showing: Showing, stalled: Duration) {
     while progress.recv_timeout(stalled).is_ok() {}
 }
 
-fn follow(follower: &mut Follower, screen: &mut Screening) {
+fn follow(follower: &mut Follower, screen: &mut Screening, rest: &mpsc::Receiver<String>) {
     loop {
-        let Ok(lines) = follower.lines() else { return };
+        // Asked before the file is read: what was written before the end was said is read before the rest is shown.
+        let ended_with = rest.try_recv().ok();
+        let Ok(mut lines) = follower.lines() else { return };
+        let ended = match ended_with {
+            Some(rest) => {
+                lines.extend(follower.rest());
+                lines.extend(rest.split_inclusive('\n').map(str::to_owned));
+                Ended::Yes
+            }
+            None => Ended::No,
+        };
         let passed = screen.pass_on();
-        if lines.is_empty() && passed == 0 {
+        if lines.is_empty() && passed == 0 && ended == Ended::No {
             screen.tick();
             follower.wait(screen.patience());
             continue;
@@ -119,7 +132,18 @@ fn follow(follower: &mut Follower, screen: &mut Screening) {
                 return;
             }
         }
+        if ended == Ended::Yes {
+            screen.finish_relay();
+            return;
+        }
     }
+}
+
+/// Whether more may come into the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Yes,
+    No,
 }
 
 /// Standard output, in one of its forms.
@@ -173,18 +197,20 @@ impl Screening {
 
     /// The command's output has its place between the lines that tell of its start and of its end.
     fn relay_at(&mut self, event: &Event) {
-        let Some(relay) = &mut self.relay else { return };
         match event {
-            Event::ProcessStarted(_) => relay.begin(),
-            Event::StepFinished(finished) if finished.id != Action::RunCommand.id() => {}
-            Event::StepFinished(_) | Event::RunFinished(_) => {
-                let shown = &self.shown;
-                relay.finish(&mut self.complaints, |bytes| {
-                    shown.fetch_add(bytes, Ordering::Relaxed);
-                });
-            }
+            Event::ProcessStarted(_) => self.relay.iter_mut().for_each(Relay::begin),
+            Event::StepFinished(finished) if finished.id == Action::RunCommand.id() => self.finish_relay(),
+            Event::RunFinished(_) => self.finish_relay(),
             _ => {}
         }
+    }
+
+    fn finish_relay(&mut self) {
+        let Some(relay) = &mut self.relay else { return };
+        let shown = &self.shown;
+        relay.finish(&mut self.complaints, |bytes| {
+            shown.fetch_add(bytes, Ordering::Relaxed);
+        });
     }
 
     fn pass_on(&mut self) -> u64 {

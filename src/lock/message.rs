@@ -66,6 +66,20 @@ pub fn busy(seen: &Observation, kube_context: &str, wall: Timestamp) -> Busy {
     Busy { text, stale, age }
 }
 
+/// What a run says that goes on without the lock, after why it does not have it.
+pub fn going_on(why: &str) -> String {
+    format!("{why}. Going on without the lock, as this run was told to; but if that run is live, this will fight it")
+}
+
+/// What a run says that waits for the lock, before whom it waits for.
+pub fn waiting(whom: &str, waited: Duration) -> String {
+    if waited.as_secs() == 0 {
+        format!("waiting for the lock: {whom}")
+    } else {
+        format!("waiting for the lock, {} so far: {whom}", clock::human(waited))
+    }
+}
+
 /// The command that takes a lock whose run is gone.
 pub fn reclaim_command(kube_context: &str) -> String {
     format!("dcctl instances reclaim --kube-context {}", shell_word(kube_context))

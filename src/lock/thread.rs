@@ -36,7 +36,8 @@ where
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            let failure = Failure::new(Code::Internal, "the runtime that keeps the lock cannot start").because(&error);
+            let code = Code::Internal.unless_exhausted(&error);
+            let failure = Failure::new(code, "the runtime that keeps the lock cannot start").because(&error);
             return refuse(&mut ends, Vec::new(), &failure);
         }
     };

@@ -65,14 +65,16 @@ impl Detached {
 pub fn spawn(launch: Launch) -> Result<Detached, Failure> {
     let Launch { program, args, env, run_dir, log, pipe } = launch;
     let failed = |error: &io::Error| {
-        Failure::new(Code::CommandFailed, format!("the supervisor `{}` could not be started", program.display()))
-            .because(error)
+        let code = Code::CommandFailed.unless_exhausted(error);
+        let sentence = format!("the supervisor `{}` could not be started", program.display());
+        Failure::new(code, sentence).because(error)
     };
     let (ours, theirs) = UnixStream::pair().map_err(|error| failed(&error))?;
     let (heard, announce) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|errno| failed(&io::Error::from(errno)))?;
     let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&log).map_err(|error| {
-        Failure::new(Code::RunDirUnusable, format!("`{}` cannot be written", log.display())).because(&error)
+        let code = Code::RunDirUnusable.unless_exhausted(&error);
+        Failure::new(code, format!("`{}` cannot be written", log.display())).because(&error)
     })?;
     let mut command = Command::new(&program);
     command.args(args).env_clear().envs(env).current_dir(run_dir);
@@ -101,7 +103,8 @@ pub fn spawn(launch: Launch) -> Result<Detached, Failure> {
 /// [`Code::Internal`] when descriptor 0 is not a socket: the hidden subcommand was called by hand.
 pub fn inherit() -> Result<UnixStream, Failure> {
     let failed = |error: &io::Error| {
-        Failure::new(Code::Internal, "the supervisor was not started by a front of dcctl").because(error)
+        let code = Code::Internal.unless_exhausted(error);
+        Failure::new(code, "the supervisor was not started by a front of dcctl").because(error)
     };
     let stdin = io::stdin();
     let descriptor = stdin.as_fd().try_clone_to_owned().map_err(|error| failed(&error))?;

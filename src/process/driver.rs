@@ -105,7 +105,8 @@ impl<'a, S: Sink> Drive<'a, S> {
     ) -> Result<Drive<'a, S>, Failure> {
         let command = start::prepare(&mut spec)?;
         let unreadable = |error: io::Error| {
-            Failure::new(Code::RunDirUnusable, format!("the output of `{}` cannot be read", spec.name)).because(&error)
+            let code = Code::RunDirUnusable.unless_exhausted(&error);
+            Failure::new(code, format!("the output of `{}` cannot be read", spec.name)).because(&error)
         };
         let outputs = [
             Output::open(Stream::Stdout, &spec.stdout).map_err(unreadable)?,

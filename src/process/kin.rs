@@ -11,7 +11,21 @@ use std::path::Path;
 
 use crate::process::group;
 use crate::process::machine::Reach;
-use crate::process::proc::{self, Opened, Stat, Way};
+use crate::process::proc::{self, Match, Opened, Stat, Way};
+use crate::process::start::TAG;
+
+/// Every living process that tools of this run started and that carries its tag, with its short name.
+pub fn of_run(run: &str) -> Vec<(u32, String)> {
+    let tag = format!("{TAG}={run}/");
+    let mut all = proc::all();
+    all.retain(|stat| !stat.is_over() && proc::has_variable(stat.pid, &tag, Match::Beginning));
+    all.into_iter().map(|stat| (stat.pid, stat.name)).collect()
+}
+
+/// The living process of this number, with its short name; none when there is none.
+pub fn look_up(pid: u32) -> Option<(u32, String)> {
+    Stat::of(pid).filter(|stat| !stat.is_over()).map(|stat| (stat.pid, stat.name))
+}
 
 /// The marks of one tool.
 #[derive(Debug)]
@@ -28,7 +42,7 @@ impl Kin {
         // Without its own entry, nothing older can be told apart; then everything is looked at.
         let started = Stat::of(leader).map_or(0, |stat| stat.started);
         let files = outputs.into_iter().filter_map(Opened::file).collect();
-        Kin { leader, started, tag: format!("DCCTL_RUN={tag}"), files }
+        Kin { leader, started, tag: format!("{TAG}={tag}"), files }
     }
 
     /// Every living process that belongs to the tool, but for the tool's own.
@@ -41,7 +55,7 @@ impl Kin {
             stat.parent == self.leader
                 || stat.group == self.leader
                 || is_adopted
-                || proc::has_variable(stat.pid, &self.tag)
+                || proc::has_variable(stat.pid, &self.tag, Match::Whole)
                 || proc::holds(stat.pid, &self.files, Way::Write)
         });
         loop {

@@ -38,6 +38,7 @@ mod update;
 pub use detach::{Detached, Launch, inherit, inherit_pipe, is_tracking, scrub, spawn};
 pub use driver::drive;
 pub use group::{Life, adopt, own_group, reap_orphans};
+pub use kin::{look_up, of_run};
 pub use record::{Intent, Recorded};
 pub use spec::{Limits, Manner, Sign, Spec, Stdin};
 pub use stop::{Directly, Stop, StopWatch, Stopper, stop_channel};

@@ -71,10 +71,22 @@ pub(crate) fn all() -> Vec<Stat> {
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(Stat::of).collect()
 }
 
-/// Whether a process was started with this variable in its environment.
-pub(crate) fn has_variable(pid: u32, assignment: &str) -> bool {
+/// How much of a variable has to be the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Match {
+    /// All of it.
+    Whole,
+    /// Its beginning.
+    Beginning,
+}
+
+/// Whether a process was started with this variable, `NAME=VALUE`, in its environment.
+pub(crate) fn has_variable(pid: u32, assignment: &str, how: Match) -> bool {
     let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
-    environment.split(|byte| *byte == 0).any(|entry| entry == assignment.as_bytes())
+    environment.split(|byte| *byte == 0).any(|entry| match how {
+        Match::Whole => entry == assignment.as_bytes(),
+        Match::Beginning => entry.starts_with(assignment.as_bytes()),
+    })
 }
 
 /// Something that descriptors can refer to, as the kernel names it.

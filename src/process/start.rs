@@ -19,10 +19,12 @@ pub(crate) const TAG: &str = "DCCTL_RUN";
 /// Starts the tool that was [prepared](prepare), and takes hold of it.
 ///
 /// # Errors
-/// [`Code::ToolMissing`] when there is no such program, else [`Code::CommandFailed`]. Then nothing of it runs.
+/// [`Code::ToolMissing`] when there is no such program, [`Code::MachineExhausted`] when the system has no room for one
+/// more, else [`Code::CommandFailed`]. Then nothing of it runs.
 pub(crate) fn start(spec: &Spec, mut command: Command) -> Result<(Child, Life), Failure> {
     let failed = |error: &io::Error| {
         let code = if error.kind() == io::ErrorKind::NotFound { Code::ToolMissing } else { Code::CommandFailed };
+        let code = code.unless_exhausted(error);
         Failure::new(code, format!("`{}` ({}) could not be started", spec.name, spec.program.display())).because(error)
     };
     // Asked before anything runs: without such a hold there would be no sure way to signal the tool.
@@ -66,6 +68,7 @@ pub(crate) fn prepare(spec: &mut Spec) -> Result<Command, Failure> {
 
 fn append(path: &Path) -> Result<std::fs::File, Failure> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(|error| {
-        Failure::new(Code::RunDirUnusable, format!("`{}` cannot be written", path.display())).because(&error)
+        let code = Code::RunDirUnusable.unless_exhausted(&error);
+        Failure::new(code, format!("`{}` cannot be written", path.display())).because(&error)
     })
 }

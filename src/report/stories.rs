@@ -30,6 +30,13 @@ const STEPS: [&str; 9] = [
     "Record the phase",
 ];
 
+/// Whether the run acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Act,
+    DryRun,
+}
+
 /// A journal being told.
 pub(crate) struct Story {
     seen: Vec<Seen>,
@@ -42,10 +49,10 @@ pub(crate) struct Story {
 impl Story {
     /// Begins with what every bootstrap of `demo` says first.
     pub(crate) fn bootstrap() -> Story {
-        Story::begin("bootstrap", Some("demo"), &STEPS, false)
+        Story::begin("bootstrap", Some("demo"), &STEPS, Mode::Act)
     }
 
-    pub(crate) fn begin(command: &str, instance: Option<&str>, steps: &[&str], dry_run: bool) -> Story {
+    pub(crate) fn begin(command: &str, instance: Option<&str>, steps: &[&str], mode: Mode) -> Story {
         let mut story = Story { seen: Vec::new(), now: 0, step: None, began: 0, done: 0 };
         story.say(RunStarted {
             schema: SCHEMA_ID.into(),
@@ -61,7 +68,7 @@ impl Story {
             ci: None,
             run_dir: Some("/home/alice/.local/state/dcctl/runs/01je2x4q7cv8t0r9".into()),
             stop_budget: Some(StopBudget { seconds: 1200, source: "default".into(), note: None }),
-            dry_run,
+            dry_run: mode == Mode::DryRun,
         });
         let step = |title: &&str| PlannedStep { id: id(title), title: (*title).into() };
         story.say(RunPlanned { steps: steps.iter().map(step).collect() });
@@ -346,8 +353,16 @@ pub(crate) fn refused() -> Vec<Seen> {
     })
 }
 
-/// Another run holds the lock: live, or stale by this machine's clock.
-pub(crate) fn blocked(stale: bool) -> Vec<Seen> {
+/// How another run's lock looks by this machine's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holder {
+    Renews,
+    LooksStale,
+}
+
+/// Another run holds the lock.
+pub(crate) fn blocked(holder: Holder) -> Vec<Seen> {
+    let stale = holder == Holder::LooksStale;
     let mut story = Story::bootstrap();
     story.start(0);
     story.end(StepOutcome::Nothing, "nothing to build without --build", None);
@@ -374,6 +389,7 @@ pub(crate) fn blocked(stale: bool) -> Vec<Seen> {
         text: text.clone(),
         job_url: Some("https://ci.example.com/job/7".into()),
         manner: BusyManner::Refuses,
+        waited_ms: None,
     });
     let code = if stale { Code::LockHeldStale } else { Code::LockHeld };
     let failure = failed(code, &text);
@@ -413,7 +429,7 @@ fn interrupted(story: &mut Story) {
     story.later(250);
     let why = "a stop was requested".into();
     story.say(ProcessInterrupted { program: "tofu apply".into(), pid: 48_301, signal: "SIGINT".into(), why });
-    story.say(ProcessInterruptReported { program: "tofu apply".into() });
+    story.say(ProcessInterruptReported { program: "tofu apply".into(), times: 1, sent: 1 });
     story.later(15_000);
     story.say(StepProgressed {
         in_flight: vec![InFlight { what: format!("creating {}", ADDRESSES[1]), for_ms: 18_250 }],
@@ -479,7 +495,7 @@ pub(crate) fn partial() -> Vec<Seen> {
 
 /// Nothing is written.
 pub(crate) fn dry_run() -> Vec<Seen> {
-    let mut story = Story::begin("bootstrap", Some("demo"), &STEPS, true);
+    let mut story = Story::begin("bootstrap", Some("demo"), &STEPS, Mode::DryRun);
     story.start(0);
     story.end(StepOutcome::Nothing, "nothing to build without --build", None);
     story.start(1);

@@ -1,5 +1,6 @@
 //! What a run tells: the journal, and the tally that is kept from the same events.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,11 @@ impl Chronicle {
         self.tally.counts()
     }
 
+    /// The addresses whose change was begun and whose end nobody saw.
+    pub fn unfinished(&self) -> BTreeSet<String> {
+        self.tally.unfinished().clone()
+    }
+
     /// Now, for decisions.
     pub fn now(&self) -> Instant {
         self.clock.now()
@@ -79,7 +85,7 @@ impl Chronicle {
     }
 
     /// See [`Journal::flush`].
-    pub async fn flush(&mut self, limit: Duration) {
-        self.journal.flush(limit).await;
+    pub async fn flush(&mut self, limit: Duration) -> Option<String> {
+        self.journal.flush(limit).await
     }
 }

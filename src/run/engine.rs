@@ -13,11 +13,11 @@ use crate::failure::{Code, Failure};
 use crate::lock::Change;
 use crate::process::{Directly, Stopper};
 use crate::run::link::{Ear, Mouth};
-use crate::run::machine::{Effect, Input, Lock, Machine, Remains, Strength};
+use crate::run::machine::{Effect, Ending, Input, Lock, Machine, Remains, Strength};
 use crate::run::mishap::caught;
 use crate::run::translate::{self, Place, millis};
 use crate::run::work::{Done, Stirred, Work};
-use crate::run::{Answer, Asked, Chronicle, Word};
+use crate::run::{Answer, Asked, Chronicle, Word, drill};
 use crate::signal::{Kind, Signals, StopSignal};
 use crate::step::{Outcome, UpdatesReceiver};
 
@@ -44,6 +44,7 @@ pub(crate) struct Engine {
     machine: Machine,
     at: Option<(Place, Instant)>,
     heard: Vec<String>,
+    front_broke: Option<Failure>,
 }
 
 /// What the loop was woken by.
@@ -58,7 +59,7 @@ enum Woken {
 impl Engine {
     pub(crate) fn new(work: Work, told: Chronicle, stopper: Stopper) -> (Engine, Vec<Effect>) {
         let (machine, effects) = Machine::new(work.shape());
-        (Engine { work, told, stopper, machine, at: None, heard: Vec::new() }, effects)
+        (Engine { work, told, stopper, machine, at: None, heard: Vec::new(), front_broke: None }, effects)
     }
 
     /// Runs to the verdict. When the program itself breaks, what is left is to give the lock back; when that breaks,
@@ -113,19 +114,21 @@ impl Engine {
         }
     }
 
-    /// The machine, for the verdict.
-    pub(crate) fn machine(&self) -> &Machine {
-        &self.machine
+    /// Everything that bears on the verdict.
+    pub(crate) fn ending(&self) -> Ending {
+        let (begun, broke) = (self.work.has_begun(), self.front_broke.clone());
+        Ending { begun, broke, ..self.machine.ending().clone() }
     }
 
     async fn heed(&mut self, woken: Woken, senses: &mut Senses) -> Vec<Effect> {
         match woken {
             Woken::Update(update) => {
-                let reads = self.work.takes_input() && is_start(&update);
-                self.tell_update(update);
+                let reads = self.work.spec().takes_input() && is_start(&update);
+                let told = self.tell_update(update);
                 if reads {
                     let _ = senses.mouth.say(&Answer::Reads).await;
                 }
+                drill::at(self.work.spec(), told);
                 Vec::new()
             }
             Woken::Work(Stirred::Done(done)) => {
@@ -136,6 +139,10 @@ impl Engine {
                 self.machine.advance(input)
             }
             Woken::Work(Stirred::Lock(change)) => self.lock_changed(change),
+            Woken::Work(Stirred::Waits(news)) => {
+                Work::heed_news(news, &mut self.told);
+                Vec::new()
+            }
             Woken::Signal(signal) => {
                 let asked = Asked { signal: signal.signal.name().to_owned(), pid: signal.pid, uid: signal.uid };
                 let strength = match signal.signal {
@@ -154,6 +161,12 @@ impl Engine {
                 // A front that does not listen any more is noticed when it is gone.
                 let _ = senses.mouth.say(&Answer::Pong).await;
                 Vec::new()
+            }
+            Woken::Front(Some(Word::Broke(why))) => {
+                let failure = Failure::new(Code::Internal, format!("the process that shows this run broke: {why}"));
+                self.told.tell(None, Event::Diagnostic((&failure).into()));
+                self.front_broke = Some(failure);
+                self.asked(None, StopCause::FrontBroke, Strength::Graceful, Directly::No)
             }
             Woken::Front(Some(Word::Bye)) => {
                 senses.ear = None;
@@ -228,13 +241,16 @@ impl Engine {
         input
     }
 
-    fn tell_update(&mut self, update: crate::step::Update) {
+    /// Says the type of the event that it became.
+    fn tell_update(&mut self, update: crate::step::Update) -> &'static str {
         if let crate::step::Update::Process { program, update } = &update {
             self.work.program_moved(program, update);
         }
         let event = translate::update(update, self.work.mode());
         let step = self.at.as_ref().map(|(place, _)| place.id.clone());
+        let kind = event.type_name();
         self.told.tell(step.as_deref(), event);
+        kind
     }
 
     fn lock_changed(&mut self, change: Change) -> Vec<Effect> {

@@ -74,7 +74,7 @@ pub(crate) fn reworded(verdict: Verdict, command: &ForCommand, life: Life) -> Ve
 /// The run's exit status: the command's own, if that was asked for and its failure is all there is to tell.
 pub(crate) fn exit(verdict: &Verdict, command: &ForCommand, life: Life, lock: LockEnd, reports: Reports) -> u8 {
     let only = verdict.failure.as_ref().is_some_and(|failure| failure.code == Code::ExecFailed)
-        && lock == LockEnd::Released
+        && matches!(lock, LockEnd::Released | LockEnd::NotHeld)
         && reports == Reports::Written;
     let own = match life {
         Life::Ended(Exit::Code(code)) => Some(code),
@@ -127,6 +127,7 @@ mod tests {
             (verdict(Code::ExecFailed), true, Life::Ended(Exit::Signal(9)), released, written, 137),
             (verdict(Code::ExecFailed), false, seven, released, written, 1),
             (verdict(Code::ExecFailed), true, Life::Ended(Exit::Unseen), released, written, 1),
+            (verdict(Code::ExecFailed), true, seven, LockEnd::NotHeld, written, 7),
             (verdict(Code::ExecFailed), true, seven, LockEnd::Left, written, 1),
             (verdict(Code::ExecFailed), true, seven, LockEnd::Unknown, written, 1),
             (verdict(Code::ExecFailed), true, seven, released, Reports::Missing, 1),

@@ -23,16 +23,18 @@ use tokio::sync::oneshot;
 use crate::clock::{Clock, Instant};
 use crate::event::{Envelope, Event, Hide, OutputDropped};
 use crate::redact::{Redactor, is_secret_key};
-use crate::run::reports::{Answers, Kind, Reports, Roll, Unwritten};
+use crate::run::reports::{Answers, Kind, Matter, Reports, Roll, Unwritten};
 
 /// The ballast's name in the run directory.
-pub(crate) const BALLAST: &str = "ballast";
+pub const BALLAST: &str = "ballast";
 /// Its size in bytes: enough for the last events of any run.
 const BALLAST_SIZE: usize = 256 * 1024;
 /// How many pieces of output may wait to be made into lines before more of them are dropped. A piece is at most 8 KiB.
 const BACKLOG: usize = 4096;
 /// How many bytes of lines may wait for a disk that takes none before output is dropped.
 const UNWRITTEN: usize = 1 << 20;
+/// The most of what the disk did not take that is handed on at the end, in bytes: output that waits, and facts.
+const LONGEST_REST: usize = 2 * UNWRITTEN;
 
 /// Makes the run's ballast. A run directory without room for it has none for a run.
 ///
@@ -97,14 +99,23 @@ impl Waiting {
     }
 }
 
+/// What came of a journal at its end, see [`Journal::settle_now`].
+#[derive(Debug, Default)]
+pub struct Settled {
+    /// The reports that could not be written.
+    pub unwritten: Vec<Unwritten>,
+    /// As [`Journal::flush`] gives them back.
+    pub lines: Option<String>,
+}
+
 enum Order {
     Tell(Arc<Told>),
     Offer(Arc<Told>, Kind, Answers),
     Keep(Arc<Told>),
-    Flush(oneshot::Sender<()>),
+    Flush(oneshot::Sender<String>),
     Written(oneshot::Sender<()>),
     Reports(Answers),
-    SettleNow(mpsc::Sender<Vec<Unwritten>>, Roll, Duration),
+    SettleNow(mpsc::Sender<Settled>, Roll, Duration),
 }
 
 /// An event with its place in the journal.
@@ -122,7 +133,14 @@ impl Journal {
     /// # Errors
     /// When the file cannot be opened or the thread cannot be started.
     pub fn open(path: &Path, voice: Voice, reports: Reports) -> io::Result<Journal> {
-        let file = File::options().create(true).append(true).open(path)?;
+        Journal::over(File::options().create(true).append(true).open(path)?, path, voice, reports)
+    }
+
+    /// A journal in a file that is open for appending. The path is only for finding the ballast.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn over(file: File, path: &Path, voice: Voice, reports: Reports) -> io::Result<Journal> {
         Journal::on(file, path.with_file_name(BALLAST), voice, reports)
     }
 
@@ -131,14 +149,15 @@ impl Journal {
         let (desk, orders) = mpsc::channel();
         let Voice { run, began, clock, redactor, seq } = voice;
         let roll = reports.roll();
-        let writer = Desk { run, redactor, paper, ballast, unwritten: Vec::new(), waiting: waiting.clone(), reports };
+        let (unwritten, counter) = (Vec::new(), waiting.clone());
+        let writer = Desk { run, redactor, paper, ballast, unwritten, written: 0, waiting: counter, reports };
         thread::Builder::new().name("journal".to_owned()).spawn(move || writer.work(&orders))?;
         Ok(Journal { began, clock, seq, dropped: 0, waiting, desk, roll })
     }
 
     /// Tells one fact. Never blocks and never fails.
     pub fn tell(&mut self, step: Option<&str>, event: Event) {
-        if matches!(event, Event::ProcessOutput(_)) {
+        if matter(&event) == Matter::Output {
             if self.waiting.is_full() {
                 self.dropped += 1;
                 return;
@@ -200,11 +219,11 @@ impl Journal {
     }
 
     /// [`Journal::settle_reports`] and [`Journal::flush`] without a runtime.
-    pub fn settle_now(&mut self, limit: Duration) -> Vec<Unwritten> {
+    pub fn settle_now(&mut self, limit: Duration) -> Settled {
         let (done, seen) = mpsc::channel();
         match self.desk.send(Order::SettleNow(done, self.roll.clone(), limit)) {
             Ok(()) => seen.recv_timeout(limit + limit).unwrap_or_default(),
-            Err(_) => Vec::new(),
+            Err(_) => Settled::default(),
         }
     }
 
@@ -220,13 +239,18 @@ impl Journal {
         }
     }
 
-    /// Waits until everything told so far is on the disk, at most this long.
-    pub async fn flush(&mut self, limit: Duration) {
+    /// Waits until everything told so far is on the disk, at most this long. Gives back the lines that the file did not
+    /// take, or at least the last one, which it gives back in any case; none when the disk does not answer in time.
+    pub async fn flush(&mut self, limit: Duration) -> Option<String> {
         let (done, seen) = oneshot::channel();
-        if self.desk.send(Order::Flush(done)).is_ok() {
-            let _ = tokio::time::timeout(limit, seen).await;
-        }
+        self.desk.send(Order::Flush(done)).ok()?;
+        tokio::time::timeout(limit, seen).await.ok()?.ok()
     }
+}
+
+/// What an event is to who has to keep up.
+fn matter(event: &Event) -> Matter {
+    if matches!(event, Event::ProcessOutput(_)) { Matter::Output } else { Matter::Fact }
 }
 
 /// The disk, the user's quota or the size of a file is at its end.
@@ -253,7 +277,10 @@ struct Desk<P> {
     redactor: Redactor,
     paper: P,
     ballast: PathBuf,
+    /// Whole lines, the first of which may be in the file in part.
     unwritten: Vec<u8>,
+    /// How much of it is.
+    written: usize,
     waiting: Arc<Waiting>,
     reports: Reports,
 }
@@ -266,14 +293,15 @@ impl<P: Paper> Desk<P> {
                 Order::Tell(told) => {
                     self.render(&told, &mut line);
                     self.keep(&line);
-                    self.reports.heed(&line);
-                    if matches!(told.event, Event::ProcessOutput(_)) {
+                    let matter = matter(&told.event);
+                    self.reports.heed(&line, matter);
+                    if matter == Matter::Output {
                         self.waiting.pieces.fetch_sub(1, Ordering::Relaxed);
                     }
                 }
                 Order::Offer(told, kind, answers) => {
                     self.render(&told, &mut line);
-                    self.reports.heed_by(kind, &line);
+                    self.reports.heed_by(kind, &line, Matter::Fact);
                     self.reports.settle(move |said| drop(answers.send(said)));
                 }
                 Order::Keep(told) => {
@@ -283,7 +311,8 @@ impl<P: Paper> Desk<P> {
                 Order::Reports(answers) => self.reports.settle(move |said| drop(answers.send(said))),
                 Order::SettleNow(done, mut roll, limit) => {
                     self.flush();
-                    let _ = done.send(self.reports.settle_now(&mut roll, limit));
+                    let unwritten = self.reports.settle_now(&mut roll, limit);
+                    let _ = done.send(Settled { unwritten, lines: Some(self.rest(&line)) });
                 }
                 Order::Written(done) => {
                     self.write();
@@ -291,7 +320,7 @@ impl<P: Paper> Desk<P> {
                 }
                 Order::Flush(done) => {
                     self.flush();
-                    let _ = done.send(());
+                    let _ = done.send(self.rest(&line));
                 }
             }
         }
@@ -315,14 +344,23 @@ impl<P: Paper> Desk<P> {
 
     /// Writes what it can. The rest stays and is tried again with the next line, so the file has whole lines in order.
     fn write(&mut self) {
-        while !self.unwritten.is_empty() {
-            match self.paper.write(&self.unwritten) {
-                Ok(written) => drop(self.unwritten.drain(..written)),
+        while self.written < self.unwritten.len() {
+            match self.paper.write(&self.unwritten[self.written..]) {
+                Ok(written) => self.written += written,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_out_of_room(&error) && self.drop_ballast() => {}
-                Err(_) => return,
+                Err(_) => break,
             }
         }
+        let whole = self.unwritten[..self.written].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        self.unwritten.drain(..whole);
+        self.written -= whole;
+    }
+
+    /// What the file did not take, from the beginning of a line; at least the last line.
+    fn rest(&self, last: &str) -> String {
+        let rest = if (1..=LONGEST_REST).contains(&self.unwritten.len()) { &self.unwritten } else { last.as_bytes() };
+        String::from_utf8_lossy(rest).into_owned()
     }
 
     fn drop_ballast(&self) -> bool {

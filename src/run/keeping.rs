@@ -9,7 +9,7 @@ use tokio::time::interval;
 
 use crate::clock::{Clock, Instant};
 use crate::cluster::CONNECT_LIMIT;
-use crate::event::{self, Event, LockEnd};
+use crate::event::{self, BusyManner, Event, LockEnd};
 use crate::failure::{Code, Failure};
 use crate::lock::{
     self, Act, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, Lost, Observation, Released, Request, Timing,
@@ -19,7 +19,8 @@ use crate::process::StopWatch;
 use crate::run::chronicle::Chronicle;
 use crate::run::spec::Spec;
 use crate::run::translate::millis;
-use crate::step::{Means, Outcome, Stopped};
+use crate::run::waiting;
+use crate::step::{Means, Outcome};
 
 /// How often a weak fence is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -43,6 +44,9 @@ impl Default for End {
 
 impl End {
     pub(crate) fn take_claim(&mut self, claim: &Claim, ours: &HolderId) {
+        if claim.goes_on_without() {
+            self.lock = LockEnd::NotHeld;
+        }
         match claim {
             Claim::Held { .. } => (self.lock, self.holder) = (LockEnd::Left, Some(ours.to_string())),
             Claim::Unsettled => (self.lock, self.holder) = (LockEnd::Unknown, Some(ours.to_string())),
@@ -50,7 +54,7 @@ impl End {
             Claim::Seen(observation) => {
                 self.holder = observation.as_ref().and_then(|seen| seen.0.holder()).map(str::to_owned);
             }
-            Claim::None => {}
+            Claim::Unavailable { .. } | Claim::None => {}
         }
     }
 
@@ -58,6 +62,8 @@ impl End {
         let last_seen = |lost: &Lost| holder_after(lost, ours);
         let ours = Some(ours.to_string());
         (self.lock, self.holder) = match released {
+            // A run without the lock had nothing to give back, but for a claim that landed late.
+            Released::NeverTaken | Released::Deleted | Released::AlreadyGone if self.lock == LockEnd::NotHeld => return,
             Released::NeverTaken => {
                 (LockEnd::NeverTaken, self.holder.take().filter(|holder| Some(holder) != ours.as_ref()))
             }
@@ -171,8 +177,10 @@ impl Changes {
 pub(crate) enum Claim {
     /// It is ours.
     Held { claimed: Claimed, waited: Duration },
-    /// Somebody else holds it.
-    Busy { observation: Box<Observation>, busy: message::Busy },
+    /// Somebody else holds it, and this is what the run does about it.
+    Busy { observation: Box<Observation>, busy: message::Busy, manner: BusyManner },
+    /// Nobody holds it, and it cannot be had either. The run goes on without it.
+    Unavailable { why: String },
     /// There was no definite answer.
     Unsettled,
     /// It was not got for another reason.
@@ -186,6 +194,11 @@ impl Claim {
         matches!(self, Claim::Held { .. })
     }
 
+    /// Whether the run goes on although it does not have it.
+    pub(crate) fn goes_on_without(&self) -> bool {
+        matches!(self, Claim::Busy { manner: BusyManner::Continues, .. } | Claim::Unavailable { .. })
+    }
+
     /// The event that belongs to it.
     pub(crate) fn tell(self, told: &mut Chronicle) {
         let event = match self {
@@ -196,15 +209,8 @@ impl Claim {
                 let lease = format!("{}/{}", lock::NAMESPACE, lock::NAME);
                 Event::LockClaimed(event::LockClaimed { holder: claimed.holder, lease, waited_ms: millis(waited) })
             }
-            Claim::Busy { observation, busy } => Event::LockBlocked(event::LockBlocked {
-                holder: observation.holder().unwrap_or_default().to_owned(),
-                instance: observation.record().instance().map(str::to_owned),
-                age_ms: busy.age.map_or(0, millis),
-                stale: busy.stale,
-                text: busy.text,
-                job_url: observation.record().note(notes::JOB_URL).map(str::to_owned),
-                manner: event::BusyManner::Refuses,
-            }),
+            Claim::Busy { observation, busy, manner } => waiting::blocked(&observation, busy, manner, None),
+            Claim::Unavailable { why } => Event::NoteMade(event::NoteMade { text: message::going_on(&why) }),
             Claim::Seen(seen) => Event::LockObserved(match seen {
                 Some(seen) => {
                     let (observation, busy) = *seen;
@@ -224,29 +230,14 @@ impl Claim {
     }
 }
 
-/// Claims the lock, and renews it once. A stop gives the claim up; the release settles what came of it.
-pub(crate) async fn claim(keeper: &Keeper, mut stop: StopWatch, context: &str, clock: &dyn Clock) -> (Claim, Outcome) {
-    let began = clock.now();
-    let answer = tokio::select! {
-        biased;
-        answer = keeper.claim() => answer,
-        _ = stop.asked() => {
-            let note = "stopped while the lock was being claimed".to_owned();
-            return (Claim::Unsettled, Outcome::Stopped(Stopped { clean: true, unfinished: Vec::new(), note }));
-        }
+/// The lock is ours. It is renewed once before anything is begun.
+pub(crate) async fn claimed(keeper: &Keeper, claimed: Claimed, waited: Duration, stop: StopWatch) -> (Claim, Outcome) {
+    let outcome = match first_renewal(keeper, stop).await {
+        Some(forbidden) => Outcome::Failed(forbidden),
+        // `lock.claimed` says it all.
+        None => Outcome::Done(String::new()),
     };
-    let waited = clock.now().since(began);
-    match answer {
-        Ok(claimed) => {
-            let outcome = match first_renewal(keeper, stop).await {
-                Some(forbidden) => Outcome::Failed(forbidden),
-                // `lock.claimed` says it all.
-                None => Outcome::Done(String::new()),
-            };
-            (Claim::Held { claimed, waited }, outcome)
-        }
-        Err(error) => refused(error, context, clock),
-    }
+    (Claim::Held { claimed, waited }, outcome)
 }
 
 /// An account that may claim the lock and not renew it would lose it in the middle of its work, so it is told before
@@ -260,13 +251,11 @@ async fn first_renewal(keeper: &Keeper, mut stop: StopWatch) -> Option<Failure> 
     }
 }
 
-fn refused(error: ClaimError, context: &str, clock: &dyn Clock) -> (Claim, Outcome) {
+/// The run ends because it did not get the lock.
+pub(crate) fn refused(error: ClaimError, context: &str, clock: &dyn Clock) -> (Claim, Outcome) {
     let failure = message::claim_failure(&error, context, clock.wall());
     let claim = match error {
-        ClaimError::Busy(observation) => {
-            let busy = message::busy(&observation, context, clock.wall());
-            Claim::Busy { observation: Box::new(observation), busy }
-        }
+        ClaimError::Busy(observation) => busy(observation, BusyManner::Refuses, context, clock),
         ClaimError::Unsettled { .. } | ClaimError::GivenUp => Claim::Unsettled,
         ClaimError::BeingDeleted(_)
         | ClaimError::NamespaceTerminating(_)
@@ -275,6 +264,21 @@ fn refused(error: ClaimError, context: &str, clock: &dyn Clock) -> (Claim, Outco
         | ClaimError::Failed(_) => Claim::None,
     };
     (claim, Outcome::Failed(failure))
+}
+
+/// The run goes on without the lock, as it was told to. It writes neither it nor anything into it.
+pub(crate) fn without(error: ClaimError, context: &str, clock: &dyn Clock) -> (Claim, Outcome) {
+    let note = Outcome::Done("not claimed; the run goes on without the lock".to_owned());
+    let claim = match error {
+        ClaimError::Busy(observation) => busy(observation, BusyManner::Continues, context, clock),
+        error => Claim::Unavailable { why: message::claim_failure(&error, context, clock.wall()).message },
+    };
+    (claim, note)
+}
+
+fn busy(observation: Observation, manner: BusyManner, context: &str, clock: &dyn Clock) -> Claim {
+    let busy = message::busy(&observation, context, clock.wall());
+    Claim::Busy { observation: Box::new(observation), busy, manner }
 }
 
 /// A dry run looks at the lock and takes nothing.

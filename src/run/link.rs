@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
+use crate::failure::Failure;
 use crate::run::Spec;
 
 /// What the front says.
@@ -24,6 +25,8 @@ pub enum Word {
     Stop(Asked),
     /// End at once.
     Force(Asked),
+    /// The front itself broke, and why: a request to stop.
+    Broke(String),
     /// The front goes on purpose; this is no request to stop.
     Bye,
     /// Are you there?
@@ -54,6 +57,19 @@ pub enum Answer {
     Pong,
     /// The command runs, and reads what the front copies for it.
     Reads,
+    /// The run did not begin: nothing was done, and nothing is in the journal.
+    NotBegun(Failure),
+    /// The last word of a run.
+    Finished(Finished),
+}
+
+/// How a run ended, for a front that cannot read it in the journal: the disk is full, or the file is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finished {
+    /// The exit code of the verdict.
+    pub exit_code: u8,
+    /// The lines that the journal's file did not take, or at least the verdict; none when they could not be had.
+    pub lines: Option<String>,
 }
 
 /// One end of the socket.

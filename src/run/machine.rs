@@ -39,6 +39,8 @@ pub enum Lock {
     /// It asks, or did not get it. Whatever it was told in the end, a claim without a definite answer may land late: the
     /// release has to look, and asks nobody when nothing is in doubt.
     Unsettled,
+    /// It did not get it and goes on without it. A late claim is looked for at the end.
+    Without,
     /// It holds it.
     Held,
     /// It had it.
@@ -61,6 +63,8 @@ pub enum StepEnd {
     Done,
     /// Done, and the lock is ours from now on.
     Claimed,
+    /// The lock was not got, and the run goes on without it.
+    Without,
     /// It stopped because it was asked to.
     Stopped {
         /// Every tool ended by itself and every resource that was begun is complete.
@@ -143,6 +147,8 @@ pub struct Ending {
     pub unfinished: Vec<String>,
     /// A step that changes something had begun.
     pub begun: bool,
+    /// The front broke, and the run was stopped for that.
+    pub broke: Option<Failure>,
 }
 
 /// What a run is made of, as far as the machine needs it.
@@ -230,10 +236,10 @@ impl Machine {
         self.ending.failure = Some(failure);
         match (self.state, self.lock, remains) {
             // It broke in giving the lock back, which is not tried again.
-            (State::Releasing | State::Finished, ..) | (_, Lock::NotTaken, _) | (_, Lock::Lost, Remains::Tools) => {
-                self.finish()
-            }
-            (_, Lock::Held | Lock::Unsettled | Lock::Lost, Remains::Nothing) => {
+            (State::Releasing | State::Finished, ..)
+            | (_, Lock::NotTaken, _)
+            | (_, Lock::Without | Lock::Lost, Remains::Tools) => self.finish(),
+            (_, Lock::Held | Lock::Without | Lock::Unsettled | Lock::Lost, Remains::Nothing) => {
                 self.state = State::Releasing;
                 vec![Effect::Release]
             }
@@ -279,6 +285,10 @@ impl Machine {
                 self.lock = Lock::Held;
                 self.next(step + 1)
             }
+            StepEnd::Without => {
+                self.lock = Lock::Without;
+                self.next(step + 1)
+            }
             StepEnd::Stopped { clean, unfinished } => {
                 self.ending.stop = self.asked.or(self.ending.stop);
                 self.ending.partial |= !clean;
@@ -297,7 +307,7 @@ impl Machine {
 
     fn fail(&mut self, failure: Failure) -> Vec<Effect> {
         self.ending.failure = Some(failure);
-        let closes = self.shape.failure == OnFailure::WriteDown && self.lock == Lock::Held;
+        let closes = self.shape.failure == OnFailure::WriteDown && matches!(self.lock, Lock::Held | Lock::Without);
         if closes && self.ending.stop.is_none() && self.asked != Some(Strength::Force) {
             self.state = State::Closing;
             return vec![Effect::Close];
@@ -314,7 +324,7 @@ impl Machine {
                 self.state = State::Releasing;
                 vec![Effect::Leave]
             }
-            Lock::Held | Lock::Unsettled | Lock::Lost => {
+            Lock::Held | Lock::Without | Lock::Unsettled | Lock::Lost => {
                 self.state = State::Releasing;
                 vec![Effect::Release]
             }
@@ -405,6 +415,23 @@ mod tests {
         use Effect::{Begin, Fence, Finish, Prepare, Release};
         assert_eq!(effects, [Prepare, Begin(0), Fence(1), Begin(1), Fence(2), Begin(2), Release, Finish]);
         assert_eq!(*machine.ending(), Ending::default());
+    }
+
+    #[test]
+    fn a_run_without_the_lock_fences_nothing_and_looks_for_a_late_claim_at_its_end() {
+        use Effect::{Begin, Close, Release};
+        let done = || Input::StepEnded(StepEnd::Done);
+        let claim = || vec![Input::Prepared(Ok(())), Input::StepEnded(StepEnd::Without)];
+        let without = |more: Vec<Input>| play([claim(), more].concat());
+        assert_eq!(without(vec![done(), done()]).1[1..], [Begin(0), Begin(1), Begin(2), Release]);
+        assert_eq!(without(vec![failed(true), Input::Closed]).1[2..], [Begin(1), Close, Release]);
+        assert_eq!(without(vec![Input::Stop(Strength::Force), stopped(false)]).1.last(), Some(&Release));
+        let (mut machine, _) = without(vec![Input::LockLost(lost())]);
+        assert_eq!(
+            machine.broke(oops(), Remains::Tools),
+            [Effect::Finish],
+            "what is not held is neither lost nor left"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::task::Poll;
 
 /// Does the work; the error is what a panic in it said. Whoever catches one looks at nothing that the panic may have
 /// left half done.
-pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
+pub async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let mut work = pin!(work);
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
         Ok(Poll::Pending) => Poll::Pending,

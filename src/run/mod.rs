@@ -10,6 +10,7 @@
 //! lock only because `while_held` stands between the two.
 
 mod chronicle;
+pub mod drill;
 mod engine;
 mod exec;
 mod journal;
@@ -26,16 +27,21 @@ mod tally;
 mod tidy;
 mod translate;
 pub mod verdict;
+mod waiting;
 mod while_held;
 mod work;
 
 pub use chronicle::Chronicle;
-pub use journal::{Journal, Voice, make_ballast};
-pub use link::{Answer, Asked, Ear, Link, Mouth, Word};
-pub use reports::{GoingOn, Paths, Report, Reports, Roll, Unwritten};
-pub use spec::{ForBundle, ForCommand, JOURNAL, Mode, Purpose, Spec};
+pub use journal::{BALLAST, Journal, Settled, Voice, make_ballast};
+pub use link::{Answer, Asked, Ear, Finished, Link, Mouth, Word};
+pub use mishap::caught;
+pub use reports::{GoingOn, Matter, Paths, Report, Reports, Roll, Unwritten};
+pub use spec::{ForBundle, ForCommand, JOURNAL, Mode, OnBusy, Purpose, Spec, Wait};
 pub use start::{Started, start};
-pub use supervise::supervise;
+pub use supervise::{supervise, unwritable};
 pub use tally::Tally;
-pub use translate::millis;
+pub use tidy::{alive, tidy, untidied};
+pub use translate::{millis, opening};
 pub use verdict::Verdict;
+
+pub use crate::step::look_first;

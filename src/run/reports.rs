@@ -2,13 +2,15 @@
 //!
 //! Each is written on a thread of its own: a named pipe that nobody reads, or a slow network drive, holds up neither
 //! the journal nor the run nor the other report. At the end they get a limited time, and what could not be written is
-//! said.
+//! said. What waits for one of them stays within a bound, too: the events file is given up beyond it, because a line
+//! may not be missing from it; the JUnit report goes without what tools print until it has caught up.
 
 use std::fmt;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -109,10 +111,64 @@ enum Order {
     Settle(Box<dyn FnOnce(Answer) + Send>),
 }
 
+/// How many bytes of lines may wait for a report.
+const MOST_BEHIND: usize = 64 << 20;
+
+/// What a line is to a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Matter {
+    /// A fact.
+    Fact,
+    /// What a tool printed.
+    Output,
+}
+
 /// The reports of one run.
 #[derive(Debug)]
 pub struct Reports {
-    pens: Vec<(Report, mpsc::Sender<Order>)>,
+    pens: Vec<Pen>,
+}
+
+/// The way to the thread of one report.
+#[derive(Debug)]
+struct Pen {
+    report: Report,
+    orders: mpsc::Sender<Order>,
+    /// How many bytes wait for it.
+    behind: Arc<AtomicUsize>,
+    /// It fell too far behind, and gets nothing more.
+    given_up: bool,
+}
+
+impl Pen {
+    /// Hands on a line, if there is room for it.
+    fn heed(&mut self, line: &Arc<str>, matter: Matter) {
+        if self.given_up || self.behind.load(Ordering::Relaxed) > MOST_BEHIND {
+            match (self.report.kind, matter) {
+                (Kind::Events, _) => return self.given_up = true,
+                (Kind::Junit, Matter::Output) => return,
+                (Kind::Junit, Matter::Fact) => {}
+            }
+        }
+        self.behind.fetch_add(line.len(), Ordering::Relaxed);
+        let _ = self.orders.send(Order::Heed(line.clone()));
+    }
+
+    /// Answers once everything heeded so far is written, or at once when that will not be.
+    fn settle(&self, answer: impl FnOnce(Answer) + Clone + Send + 'static) {
+        let wrong = if self.given_up {
+            Some(format!(
+                "more than {} MiB wait for it: nobody reads the pipe, or its drive is slow",
+                MOST_BEHIND >> 20
+            ))
+        } else {
+            let asked = self.orders.send(Order::Settle(Box::new(answer.clone())));
+            asked.is_err().then(|| "the thread that writes it could not be started".to_owned())
+        };
+        if let Some(why) = wrong {
+            answer((self.report.clone(), Some(why)));
+        }
+    }
 }
 
 impl Reports {
@@ -122,44 +178,42 @@ impl Reports {
         let events = events.map(|path| Report { kind: Kind::Events, path });
         let junit = junit.map(|path| Report { kind: Kind::Junit, path });
         let reports = events.into_iter().chain(junit);
-        Reports { pens: reports.map(|report| (report.clone(), start(report, going_on))).collect() }
+        Reports { pens: reports.map(|report| start(report, going_on)).collect() }
     }
 
     /// Which reports there are.
     pub fn roll(&self) -> Roll {
-        Roll { awaited: self.pens.iter().map(|(report, _)| report.clone()).collect() }
+        Roll { awaited: self.pens.iter().map(|pen| pen.report.clone()).collect() }
     }
 
     /// Takes one rendered line, with its line feed.
-    pub fn heed(&mut self, line: &str) {
+    pub fn heed(&mut self, line: &str, matter: Matter) {
         if self.pens.is_empty() {
             return;
         }
         let line: Arc<str> = line.into();
-        for (_, pen) in &self.pens {
-            let _ = pen.send(Order::Heed(line.clone()));
+        for pen in &mut self.pens {
+            pen.heed(&line, matter);
         }
     }
 
     /// Takes a line that an earlier writer of the same run wrote: the events file has it, the JUnit report is made anew.
     pub fn recall(&mut self, line: &str) {
-        self.heed_by(Kind::Junit, line);
+        self.heed_by(Kind::Junit, line, Matter::Fact);
     }
 
     /// Takes a line for one report alone.
-    pub(crate) fn heed_by(&mut self, kind: Kind, line: &str) {
-        for (_, pen) in self.pens.iter().filter(|(report, _)| report.kind == kind) {
-            let _ = pen.send(Order::Heed(line.into()));
+    pub(crate) fn heed_by(&mut self, kind: Kind, line: &str, matter: Matter) {
+        let line: Arc<str> = line.into();
+        for pen in self.pens.iter_mut().filter(|pen| pen.report.kind == kind) {
+            pen.heed(&line, matter);
         }
     }
 
     /// Each report answers once everything heeded so far is written.
     pub fn settle(&mut self, answer: impl Fn(Answer) + Clone + Send + 'static) {
-        for (report, pen) in &self.pens {
-            let asked = pen.send(Order::Settle(Box::new(answer.clone())));
-            if asked.is_err() {
-                answer((report.clone(), Some("the thread that writes it could not be started".to_owned())));
-            }
+        for pen in &self.pens {
+            pen.settle(answer.clone());
         }
     }
 
@@ -222,9 +276,11 @@ impl Roll {
 }
 
 /// Starts the thread of one report. Without a thread nobody holds the other end, which `settle` sees.
-fn start(report: Report, going_on: GoingOn) -> mpsc::Sender<Order> {
-    let (pen, orders) = mpsc::channel();
-    let body = move || Desk::new(report, going_on).work(&orders);
+fn start(report: Report, going_on: GoingOn) -> Pen {
+    let (send, orders) = mpsc::channel();
+    let behind = Arc::new(AtomicUsize::new(0));
+    let pen = Pen { report: report.clone(), orders: send, behind: behind.clone(), given_up: false };
+    let body = move || Desk::new(report, going_on).work(&orders, &behind);
     drop(thread::Builder::new().name("report".to_owned()).spawn(body));
     pen
 }
@@ -256,10 +312,13 @@ impl Desk {
         }
     }
 
-    fn work(mut self, orders: &mpsc::Receiver<Order>) {
+    fn work(mut self, orders: &mpsc::Receiver<Order>, behind: &AtomicUsize) {
         while let Ok(order) = orders.recv() {
             match order {
-                Order::Heed(line) => self.heed(&line),
+                Order::Heed(line) => {
+                    self.heed(&line);
+                    behind.fetch_sub(line.len(), Ordering::Relaxed);
+                }
                 Order::Settle(answer) => answer((self.report.clone(), self.why.clone())),
             }
         }
@@ -292,4 +351,29 @@ fn open(path: &Path, going_on: GoingOn) -> std::io::Result<File> {
         GoingOn::Yes => options.append(true).create(true),
     };
     options.open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_for_a_pipe_that_nobody_reads_has_a_bound() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)
+            .expect("a pipe");
+        let reader = File::options().read(true).write(true).open(&pipe).expect("it opens");
+        let mut reports = Reports::start(Paths { events: Some(pipe), ..Paths::default() });
+        let line = "x".repeat(1 << 20);
+        for _ in 0..200 {
+            reports.heed(&line, Matter::Output);
+        }
+        assert!(reports.pens[0].behind.load(Ordering::Relaxed) <= MOST_BEHIND + line.len());
+        let mut roll = reports.roll();
+        let unwritten = reports.settle_now(&mut roll, Duration::from_secs(20));
+        assert_eq!(unwritten.len(), 1);
+        assert!(unwritten[0].why.starts_with("more than 64 MiB wait for it"), "{}", unwritten[0]);
+        drop(reader);
+    }
 }

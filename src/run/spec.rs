@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Instant;
 use crate::config::{Bundle, Job};
-use crate::pipeline::Plan;
+use crate::lock::HolderId;
+use crate::pipeline::{Plan, Verb};
 use crate::redact::{Redactor, Secret, exposed_map};
 
 /// Whether a run acts, or only says what it would do.
@@ -22,6 +23,38 @@ pub enum Mode {
     Act,
     /// Say what would be done; take no lock and write nothing.
     DryRun,
+}
+
+/// How long a run waits for a lock that somebody else holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// For this long, and then it does what [`OnBusy`] says.
+    AtMost(Duration),
+    /// Until it gets it.
+    Forever,
+}
+
+/// What a run does about a lock that it does not get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnBusy {
+    /// It ends.
+    Refuse,
+    /// It says so and goes on without the lock.
+    Warn,
+}
+
+impl OnBusy {
+    /// What a verb does unless it is told otherwise: who builds refuses, because two builds beside each other make one
+    /// thing out of halves.
+    pub fn preset(verb: Verb) -> OnBusy {
+        match verb {
+            Verb::Install | Verb::Bootstrap | Verb::Exec => OnBusy::Refuse,
+        }
+    }
 }
 
 /// One run.
@@ -69,6 +102,10 @@ pub struct Spec {
     pub events_file: Option<PathBuf>,
     /// `--junit`, absolute.
     pub junit: Option<PathBuf>,
+    /// How long to wait for the lock.
+    pub wait: Wait,
+    /// What to do without it.
+    pub on_busy: OnBusy,
     /// How long a graceful stop may take.
     pub stop_after: Duration,
     /// What must never be said, with the name of what it is for.
@@ -76,6 +113,9 @@ pub struct Spec {
     pub secrets: std::collections::BTreeMap<String, Secret>,
     /// Facts worth saying at the start, a sentence each.
     pub notes: Vec<String>,
+    /// Where a test asks the program to break, see [`crate::run::drill`].
+    #[cfg(feature = "test-tools")]
+    pub break_at: Option<String>,
 }
 
 /// What a run is for: what it works with beside the cluster and its lock.
@@ -139,6 +179,12 @@ impl ForCommand {
 }
 
 impl Spec {
+    /// The identity under which this run claims the lock when this process owns it.
+    pub fn holder(&self, pid: u32) -> HolderId {
+        let suffix = u64::from_str_radix(&self.run, 16).expect("a run's id is 16 hexadecimal digits");
+        HolderId::new(&self.user, &self.host, pid, suffix)
+    }
+
     /// The instance worked on, if the run is for one.
     pub fn instance(&self) -> Option<&str> {
         match &self.purpose {

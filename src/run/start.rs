@@ -16,6 +16,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A supervisor that was started.
 pub struct Started<F> {
+    /// Its process.
+    pub pid: u32,
     /// The way to it.
     pub socket: UnixStream,
     /// Ends when it has ended, however.
@@ -46,7 +48,7 @@ pub fn start(
         pipe: reader,
     };
     let detached = process::spawn(launch)?;
-    let life = detached.life;
+    let (pid, life) = (detached.pid, detached.life);
     let ended = async move {
         // Where the runtime cannot watch it, it is looked at.
         if life.ended().await.is_err() {
@@ -55,13 +57,15 @@ pub fn start(
             }
         }
     };
-    Ok(Started { socket: detached.socket, ended, pipe: writer })
+    Ok(Started { pid, socket: detached.socket, ended, pipe: writer })
 }
 
 /// A pipe whose ends no program that is started inherits by chance: the reading and the writing one.
 fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
     rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|errno| {
-        Failure::new(Code::CommandFailed, "no pipe to the command could be made").because(&io::Error::from(errno))
+        let error = io::Error::from(errno);
+        let code = Code::CommandFailed.unless_exhausted(&error);
+        Failure::new(code, "no pipe to the command could be made").because(&error)
     })
 }
 

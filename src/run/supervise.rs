@@ -1,10 +1,13 @@
 //! The supervisor's whole life: takes its end of the socket, arms the signals, runs, and says the verdict.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{Clock, System};
+use crate::clock::Clock;
 use crate::event::{self, Event, LockEnd};
 use crate::failure::{Code, Failure};
 use crate::lock;
@@ -14,8 +17,7 @@ use crate::run::chronicle::Chronicle;
 use crate::run::engine::{Engine, Senses};
 use crate::run::exec;
 use crate::run::journal::{Journal, Voice};
-use crate::run::link::{Answer, Ear, Link, Mouth, Word};
-use crate::run::machine::Ending;
+use crate::run::link::{Answer, Ear, Finished, Link, Mouth, Word};
 use crate::run::reports::{GoingOn, Paths, Reports, Unwritten};
 use crate::run::spec::{Mode, Purpose, Spec};
 use crate::run::translate::{self, millis};
@@ -26,32 +28,62 @@ use crate::step::updates;
 
 /// How long the reports may take at the end.
 const REPORTS: Duration = Duration::from_secs(5);
+/// How long a front that stands still holds up a word to it.
+const LAST_WORD: Duration = Duration::from_secs(5);
 /// How long the journal may take at the end.
 const JOURNAL: Duration = Duration::from_secs(10);
 
-/// Runs a run. Returns when the verdict is written. The redactor learns the secrets of the run as soon as these are
-/// known.
+/// Runs a run. Returns when the verdict is written and said. The redactor learns the secrets of the run as soon as these
+/// are known.
 ///
 /// # Errors
-/// Only what happens before there is a journal: the front sees the supervisor's end and says it.
-pub async fn supervise(redactor: Redactor) -> Result<u8, Failure> {
-    let internal = |what: &'static str| move |error: std::io::Error| Failure::new(Code::Internal, what).because(&error);
+/// Only what happens before there is a journal: nothing was done then, and the front is told.
+pub async fn supervise(clock: Arc<dyn Clock>, redactor: Redactor) -> Result<u8, Failure> {
     let socket = process::inherit()?;
-    let signals = signal::install().map_err(internal("the signal handlers could not be installed"))?;
-    process::adopt().map_err(internal("the supervisor cannot adopt orphans"))?;
     let link = Link::new(OwnedFd::from(socket)).map_err(internal("the socket to the front cannot be used"))?;
     let (mut ear, mut mouth) = link.split();
+    match begin(&mut ear, &mut mouth, clock, redactor).await {
+        Ok((supervisor, signals)) => Ok(supervisor.run(signals, ear, mouth).await),
+        Err(failure) => {
+            say(&mut mouth, &Answer::NotBegun(failure.clone())).await;
+            Err(failure)
+        }
+    }
+}
+
+async fn begin(
+    ear: &mut Ear,
+    mouth: &mut Mouth,
+    clock: Arc<dyn Clock>,
+    redactor: Redactor,
+) -> Result<(Supervisor, signal::Signals), Failure> {
+    let signals = signal::install().map_err(internal("the signal handlers could not be installed"))?;
+    process::adopt().map_err(internal("the supervisor cannot adopt orphans"))?;
     let Some(Word::Spec(spec)) = ear.next().await else {
         return Err(Failure::new(Code::Internal, "the front was gone before it had said what to do"));
     };
     let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     // A front that is gone already is noticed by the engine.
-    let _ = mouth.say(&Answer::Hello { pid }).await;
+    say(mouth, &Answer::Hello { pid }).await;
     spec.teach(&redactor);
     tracing::debug!(pid, run = spec.run, "this process owns the run");
     let pipe = if spec.takes_input() { Some(process::inherit_pipe()?) } else { None };
-    let supervisor = Supervisor::new(*spec, pid, redactor)?;
-    Ok(supervisor.run(pipe, signals, ear, mouth).await)
+    Ok((Supervisor::new(*spec, pid, clock, redactor)?.reading(pipe), signals))
+}
+
+fn internal(what: &'static str) -> impl FnOnce(io::Error) -> Failure {
+    move |error| Failure::new(Code::Internal.unless_exhausted(&error), what).because(&error)
+}
+
+/// The failure of a run whose journal cannot be made.
+pub fn unwritable(journal: &Path, error: &io::Error) -> Failure {
+    let code = Code::RunDirUnusable.unless_exhausted(error);
+    Failure::new(code, format!("the journal {} cannot be written", journal.display())).because(error)
+}
+
+/// Says a word to a front that may be gone, or stand still.
+async fn say(mouth: &mut Mouth, answer: &Answer) {
+    let _ = tokio::time::timeout(LAST_WORD, mouth.say(answer)).await;
 }
 
 struct Supervisor {
@@ -59,11 +91,12 @@ struct Supervisor {
     pid: u32,
     clock: Arc<dyn Clock>,
     told: Chronicle,
+    /// What the run's command is to read.
+    pipe: Option<OwnedFd>,
 }
 
 impl Supervisor {
-    fn new(spec: Spec, pid: u32, redactor: Redactor) -> Result<Supervisor, Failure> {
-        let clock: Arc<dyn Clock> = Arc::new(System);
+    fn new(spec: Spec, pid: u32, clock: Arc<dyn Clock>, redactor: Redactor) -> Result<Supervisor, Failure> {
         let reports = Reports::start(Paths {
             events: spec.events_file.clone(),
             junit: spec.junit.clone(),
@@ -71,32 +104,38 @@ impl Supervisor {
         });
         let voice = Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: 0 };
         let path = spec.journal();
-        let journal = Journal::open(&path, voice, reports).map_err(|error| {
-            let sentence = format!("the journal {} cannot be written", path.display());
-            Failure::new(Code::RunDirUnusable, sentence).because(&error)
-        })?;
+        let journal = Journal::open(&path, voice, reports).map_err(|error| unwritable(&path, &error))?;
         let told = Chronicle::new(journal, clock.clone());
-        Ok(Supervisor { spec, pid, clock, told })
+        Ok(Supervisor { spec, pid, clock, told, pipe: None })
     }
 
-    async fn run(mut self, pipe: Option<OwnedFd>, signals: signal::Signals, ear: Ear, mouth: Mouth) -> u8 {
+    /// The command of the run reads this, if it is to read something.
+    fn reading(self, pipe: Option<OwnedFd>) -> Supervisor {
+        Supervisor { pipe, ..self }
+    }
+
+    async fn run(mut self, signals: signal::Signals, ear: Ear, mouth: Mouth) -> u8 {
         let (stopper, watch) = process::stop_channel();
         let (send, receive) = updates();
         let mut work = Work::new(self.spec.clone(), self.pid, self.clock.clone(), watch, send);
-        if let Some(pipe) = pipe {
+        if let Some(pipe) = self.pipe.take() {
             work.give_pipe(pipe);
         }
         self.open(&work);
         let (mut engine, first) = Engine::new(work, self.told, stopper);
         let mut senses = Senses { signals, ear: Some(ear), mouth, updates: receive };
         engine.run(&mut senses, first).await;
-        close(engine, &self.spec).await
+        let finished = close(engine, &self.spec).await;
+        let exit = finished.exit_code;
+        say(&mut senses.mouth, &Answer::Finished(finished)).await;
+        exit
     }
 
     /// The first events.
     fn open(&mut self, work: &Work) {
-        self.told.tell(None, translate::run_started(&self.spec, &work.holder()));
-        self.told.tell(None, translate::run_planned(&self.spec.plan));
+        for event in translate::opening(&self.spec, &work.holder()) {
+            self.told.tell(None, event);
+        }
         if !self.spec.dropped.is_empty() {
             let names = self.spec.dropped.clone();
             self.told.tell(None, Event::EnvironmentDropped(event::EnvironmentDropped { names }));
@@ -111,13 +150,14 @@ impl Supervisor {
     }
 }
 
-/// The last events, and the exit code.
-async fn close(mut engine: Engine, spec: &Spec) -> u8 {
-    for left in crate::run::tidy::tidy(&spec.run_dir, &spec.kubeconfig) {
+/// The last events, and how it ended.
+async fn close(mut engine: Engine, spec: &Spec) -> Finished {
+    for left in crate::run::tidy::tidy(spec) {
         engine.told.tell(None, Event::NoteMade(event::NoteMade { text: left }));
     }
     let lock = engine.work.lock_end();
-    let ending = Ending { begun: engine.work.has_begun(), ..engine.machine().ending().clone() };
+    let ending = engine.ending();
+    let unfinished: BTreeSet<String> = engine.told.unfinished().into_iter().chain(ending.unfinished.clone()).collect();
     let mut unwritten = engine.told.settle_reports(REPORTS).await;
     let mut failure = None;
     // A report that takes all but the verdict itself changes the verdict. Each is told of once, so this ends.
@@ -128,12 +168,12 @@ async fn close(mut engine: Engine, spec: &Spec) -> u8 {
         failure = failure.or_else(|| unwritten.first().map(Unwritten::failure));
         let reports = if failure.is_none() { exec::Reports::Written } else { exec::Reports::Missing };
         let verdict = verdict::decide(&ending, lock, failure.clone());
-        let finished = run_finished(&engine, spec, verdict, reports, ending.unfinished.clone());
-        let exit = finished.exit_code;
+        let finished = run_finished(&engine, spec, verdict, reports, &unfinished);
+        let exit_code = finished.exit_code;
         unwritten = engine.told.conclude(Event::RunFinished(finished), REPORTS).await;
         if unwritten.is_empty() {
-            engine.told.flush(JOURNAL).await;
-            return exit;
+            let lines = engine.told.flush(JOURNAL).await;
+            return Finished { exit_code, lines };
         }
     }
 }
@@ -143,7 +183,7 @@ fn run_finished(
     spec: &Spec,
     verdict: Verdict,
     reports: exec::Reports,
-    unfinished: Vec<String>,
+    unfinished: &BTreeSet<String>,
 ) -> event::RunFinished {
     let (lock, life) = (engine.work.lock_end(), engine.work.command());
     let (verdict, exit_code, command_end) = match &spec.purpose {
@@ -165,7 +205,7 @@ fn run_finished(
         lock,
         holder: engine.work.holder_at_end(),
         counts: engine.told.counts(),
-        unfinished,
+        unfinished: unfinished.iter().cloned().collect(),
         kept: engine.work.kept(),
         next: next(spec, &verdict, &engine.work),
         dry_run: spec.mode == Mode::DryRun,

@@ -87,6 +87,7 @@ async fn find_tools(spec: &Spec, with: &ForBundle, means: Means) -> Result<Kit, 
     };
     if needs_tofu(spec.plan.verb, with) {
         kit.tofu = Some(step::find_tofu(&kit, with.tofu.as_deref()).await?);
+        step::check_temporary_folder(&kit)?;
     }
     if needs_helm(spec.plan.verb, with) {
         kit.helm = Some(step::find_helm(&kit, with.helm.as_deref()).await?);

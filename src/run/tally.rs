@@ -1,7 +1,7 @@
 //! What has been done so far and what is in flight, kept from the events themselves, so that the verdict and the
 //! progress can never say more than the journal does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::clock::Instant;
@@ -16,6 +16,8 @@ pub struct Tally {
     resources: BTreeMap<String, (String, Instant)>,
     waits: BTreeMap<String, (String, Instant)>,
     programs: BTreeMap<String, Instant>,
+    /// The addresses whose change was begun and not yet seen to end, whatever became of the step.
+    open: BTreeSet<String>,
 }
 
 impl Tally {
@@ -32,20 +34,15 @@ impl Tally {
                 self.forget();
             }
             Event::ResourceStarted(started) => {
+                self.open.insert(started.address.clone());
                 self.resources.insert(started.address.clone(), (started.action.clone(), now));
             }
             Event::ResourceCompleted(completed) => {
-                self.resources.remove(&completed.address);
-                let resources = &mut self.counts.resources;
-                match completed.action.as_str() {
-                    "create" | "replace" => resources.created += 1,
-                    "update" => resources.changed += 1,
-                    "delete" => resources.destroyed += 1,
-                    _ => {}
-                }
+                self.end(&completed.address);
+                self.count(&completed.action);
             }
             Event::ResourceFailed(failed) => {
-                self.resources.remove(&failed.address);
+                self.end(&failed.address);
                 self.counts.resources.failed += 1;
             }
             Event::ObjectWaiting(waiting) => {
@@ -93,6 +90,21 @@ impl Tally {
         }
     }
 
+    fn end(&mut self, address: &str) {
+        self.open.remove(address);
+        self.resources.remove(address);
+    }
+
+    fn count(&mut self, action: &str) {
+        let resources = &mut self.counts.resources;
+        match action {
+            "create" | "replace" => resources.created += 1,
+            "update" => resources.changed += 1,
+            "delete" => resources.destroyed += 1,
+            _ => {}
+        }
+    }
+
     fn forget(&mut self) {
         self.resources.clear();
         self.waits.clear();
@@ -104,6 +116,11 @@ impl Tally {
         let mut counts = self.counts.clone();
         counts.steps.skipped = self.planned.saturating_sub(counts.steps.done + counts.steps.failed);
         counts
+    }
+
+    /// The addresses whose change was begun and whose end nobody saw.
+    pub fn unfinished(&self) -> &BTreeSet<String> {
+        &self.open
     }
 
     /// What is in flight now, longest first: resources, else what is waited for, else programs.

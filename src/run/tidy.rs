@@ -1,16 +1,20 @@
 //! Removes what a run made for its tools and nobody may find later: the kubeconfig, variables, values, saved plans,
 //! and the raw output of tools unless it was to be kept.
 //!
-//! Whoever writes the verdict does this, after every tool was seen to end. Steps put such files under [`PRIVATE`];
-//! what has to stay for a person (`errored.tfstate`) lies elsewhere.
+//! Whoever writes the verdict does this, once no tool of the run lives: the supervisor has seen them end, and the front
+//! that takes its place looks for them ([`alive`]). Steps put such files under [`PRIVATE`]; what has to stay for a
+//! person (`errored.tfstate`) lies elsewhere.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::process;
 use crate::run::journal::BALLAST;
+use crate::run::spec::Spec;
 use crate::step::PRIVATE;
 
 /// Removes it all; says what could not be removed.
-pub(crate) fn tidy(run_dir: &Path, kubeconfig: &Path) -> Vec<String> {
+pub fn tidy(spec: &Spec) -> Vec<String> {
     let mut left = Vec::new();
     let mut note = |path: &Path, result: std::io::Result<()>| match result {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -18,9 +22,22 @@ pub(crate) fn tidy(run_dir: &Path, kubeconfig: &Path) -> Vec<String> {
         }
         Ok(()) | Err(_) => {}
     };
-    let private = run_dir.join(PRIVATE);
-    note(kubeconfig, std::fs::remove_file(kubeconfig));
+    let (private, ballast) = (spec.run_dir.join(PRIVATE), spec.run_dir.join(BALLAST));
+    note(&spec.kubeconfig, std::fs::remove_file(&spec.kubeconfig));
     note(&private, std::fs::remove_dir_all(&private));
-    note(&run_dir.join(BALLAST), std::fs::remove_file(run_dir.join(BALLAST)));
+    note(&ballast, std::fs::remove_file(&ballast));
     left
+}
+
+/// What [`tidy`] would remove and a person should know of.
+pub fn untidied(spec: &Spec) -> Vec<String> {
+    let paths = [spec.kubeconfig.clone(), spec.run_dir.join(PRIVATE)];
+    paths.iter().filter(|path| path.exists()).map(|path| path.display().to_string()).collect()
+}
+
+/// The processes of a run that still live, each with its short name: those that carry its tag, and of `known` those that
+/// are there under their number.
+pub fn alive(spec: &Spec, known: impl IntoIterator<Item = u32>) -> BTreeMap<u32, String> {
+    let known = known.into_iter().filter_map(process::look_up);
+    process::of_run(&spec.run).into_iter().chain(known).collect()
 }

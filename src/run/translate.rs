@@ -62,8 +62,8 @@ fn of_process(program: String, update: process::Update) -> Event {
             signal: signal.name().to_owned(),
             why: why.to_string(),
         }),
-        process::Update::InterruptReported { .. } => {
-            Event::ProcessInterruptReported(event::ProcessInterruptReported { program })
+        process::Update::InterruptReported { times, sent } => {
+            Event::ProcessInterruptReported(event::ProcessInterruptReported { program, times, sent })
         }
         process::Update::Killed { pid, why } => {
             Event::ProcessKilled(event::ProcessKilled { program, pid, why: why.to_string() })
@@ -161,8 +161,13 @@ impl Place {
     }
 }
 
-/// `run.started` of a run that was handed over whole.
-pub(crate) fn run_started(spec: &Spec, holder: &str) -> Event {
+/// The first two events of a run that was handed over whole.
+pub fn opening(spec: &Spec, holder: &str) -> [Event; 2] {
+    [run_started(spec, holder), run_planned(&spec.plan)]
+}
+
+/// `run.started`.
+fn run_started(spec: &Spec, holder: &str) -> Event {
     let (program, bundle) = match &spec.purpose {
         Purpose::Command(command) => (Some(command.name()), None),
         Purpose::Bundle(with) => {
@@ -196,7 +201,7 @@ pub(crate) fn run_started(spec: &Spec, holder: &str) -> Event {
 }
 
 /// `run.planned`.
-pub(crate) fn run_planned(plan: &Plan) -> Event {
+fn run_planned(plan: &Plan) -> Event {
     let steps = plan
         .actions
         .iter()

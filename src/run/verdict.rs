@@ -1,11 +1,12 @@
 //! The one place that decides the exit code.
 //!
-//! When several reasons apply the order is: forced, lock lost, stopped, failed, lock left, report not written. Each
+//! When several reasons apply the order is: forced, lock lost, front broken, stopped, failed, lock left, report not written. Each
 //! row of that order is a row of the table in the tests.
 
 use crate::event::{LockEnd, RunOutcome};
 use crate::failure::{Code, Failure};
 use crate::run::machine::{Ending, Strength};
+use crate::step::look_first;
 
 /// How a run ended, for the exit code and the last event.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +37,9 @@ pub fn decide(ending: &Ending, lock: LockEnd, report: Option<Failure>) -> Verdic
     if let Some(lost) = &ending.lost {
         return Verdict { outcome: RunOutcome::Failed, failure: Some(with_unfinished(lost.clone(), ending)) };
     }
+    if let Some(broke) = &ending.broke {
+        return broken(broke.clone(), ending);
+    }
     if ending.stop.is_some() {
         return stopped(ending, lock);
     }
@@ -47,6 +51,13 @@ pub fn decide(ending: &Ending, lock: LockEnd, report: Option<Failure>) -> Verdic
         (_, Some(failure)) => Verdict { outcome: RunOutcome::Succeeded, failure: Some(failure) },
         (_, None) => Verdict { outcome: RunOutcome::Succeeded, failure: None },
     }
+}
+
+/// A bug in the front stops the run, and must not pass for a stop on request.
+fn broken(failure: Failure, ending: &Ending) -> Verdict {
+    let failure = if ending.partial { failure.cause("treat the infrastructure as PARTIALLY APPLIED") } else { failure };
+    let failure = ending.failure.iter().fold(failure, |failure, cause| failure.cause(cause.message.clone()));
+    Verdict { outcome: RunOutcome::Failed, failure: Some(with_unfinished(failure, ending)) }
 }
 
 /// A refusal that comes after something was begun is none: the API server forbids the third thing, say, of a step.
@@ -87,11 +98,12 @@ fn left(sentence: &str) -> Verdict {
     Verdict { outcome: RunOutcome::Failed, failure: Some(Failure::new(Code::StoppedForced, sentence)) }
 }
 
+/// What comes first is what a re-run cannot mend.
 fn with_unfinished(failure: Failure, ending: &Ending) -> Failure {
-    match ending.unfinished.as_slice() {
-        [] => failure,
-        addresses => failure.cause(format!("nobody saw the end of {}", addresses.join(", "))),
-    }
+    let Some(look) = look_first(&ending.unfinished) else { return failure };
+    let remedy = failure.hints.is_empty().then(|| failure.code.row().remedy);
+    let failure = failure.cause(format!("nobody saw the end of {}", ending.unfinished.join(", "))).hint(look);
+    remedy.into_iter().fold(failure, Failure::hint)
 }
 
 /// Codes below 10 that are not a step's failure refuse a run before it changes anything.
@@ -117,6 +129,7 @@ mod tests {
     fn every_combination_has_its_exit_code() {
         let broke = || Some(Failure::new(Code::ChartFailed, "helm failed"));
         let lost = || Some(Failure::new(Code::LockLost, "lost"));
+        let bug = || Some(Failure::new(Code::Internal, "a bug"));
         let graceful = Some(Strength::Graceful);
         let force = Some(Strength::Force);
         let report = || Some(Failure::new(Code::ReportUnwritten, "disk full"));
@@ -139,6 +152,10 @@ mod tests {
             (Ending { stop: force, lost: lost(), partial: true, ..ending() }, LockEnd::Lost, None, 11),
             (Ending { lost: lost(), stop: graceful, partial: true, ..ending() }, LockEnd::Lost, None, 22),
             (Ending { lost: lost(), failure: broke(), ..ending() }, LockEnd::Lost, None, 22),
+            (Ending { lost: lost(), broke: bug(), ..ending() }, LockEnd::Lost, None, 22),
+            (Ending { broke: bug(), ..ending() }, LockEnd::Released, report(), 70),
+            (Ending { broke: bug(), stop: graceful, partial: true, ..ending() }, LockEnd::Released, None, 70),
+            (Ending { broke: bug(), stop: force, ..ending() }, LockEnd::Left, None, 12),
         ];
         for (ending, lock, report, exit) in rows {
             assert_eq!(decide(&ending, lock, report).exit(), exit, "{ending:?} {lock:?}");

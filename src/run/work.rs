@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::clock::{Clock, Instant, rfc3339};
 use crate::cluster::MayWrite;
 use crate::event::{self, Event, Kept, LockEnd};
 use crate::failure::{Code, Failure};
-use crate::lock::{Change, HolderId, Keeper, Lost, Released, notes};
+use crate::lock::{Change, HolderId, Keeper, LeaseApi, Lost, Released, Timing, notes};
 use crate::pipeline::{Action, Verb};
 use crate::process::{self, Directly, Stdin, StopWatch};
 use crate::run::chronicle::Chronicle;
@@ -24,8 +25,9 @@ use crate::run::link::Asked;
 use crate::run::machine::{Input, OnFailure, Shape, StepEnd, Strength};
 use crate::run::spec::{Mode, Purpose, Spec};
 use crate::run::translate::Place;
+use crate::run::waiting::{Candidate, Waits};
 use crate::run::while_held::WhileHeld;
-use crate::run::{exec, keeping, surroundings};
+use crate::run::{drill, exec, keeping, surroundings};
 use crate::step::{self, Equipment, Outcome, Updates};
 
 /// How long the record that the lock is given back may take. Then it is given back without.
@@ -53,6 +55,8 @@ pub(crate) enum Stirred {
     Done(Box<Done>),
     /// Something happened to the lock.
     Lock(Change),
+    /// The run waits for the lock, and this is to be told.
+    Waits(Waits),
 }
 
 /// What a step leaves for the run, beside its outcome.
@@ -77,6 +81,8 @@ pub(crate) struct Work {
     command: exec::Life,
     keeper: Option<Rc<Keeper>>,
     changes: Option<keeping::Changes>,
+    /// What a claim that waits has to say.
+    waits: Option<UnboundedReceiver<Waits>>,
     may_write: WhileHeld,
     /// Since when the lock is being claimed, or given back, and what that waits for.
     since: Instant,
@@ -92,9 +98,7 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) fn new(spec: Spec, pid: u32, clock: Arc<dyn Clock>, stop: StopWatch, send: Updates) -> Work {
-        let suffix = u64::from_str_radix(&spec.run, 16).expect("a run's id is 16 hexadecimal digits");
-        let holder = HolderId::new(&spec.user, &spec.host, pid, suffix);
-        let since = clock.now();
+        let (holder, since) = (spec.holder(pid), clock.now());
         Work {
             spec: Rc::new(spec),
             holder,
@@ -106,6 +110,7 @@ impl Work {
             command: exec::Life::default(),
             keeper: None,
             changes: None,
+            waits: None,
             may_write: WhileHeld::default(),
             since,
             waiting: None,
@@ -118,14 +123,13 @@ impl Work {
         }
     }
 
+    pub(crate) fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
     /// Hands over what the run's command is to read.
     pub(crate) fn give_pipe(&mut self, pipe: OwnedFd) {
         self.pipe = Some(pipe);
-    }
-
-    /// Whether a command of the run reads what the front reads.
-    pub(crate) fn takes_input(&self) -> bool {
-        self.spec.takes_input()
     }
 
     /// Where in its life the command of `exec` is.
@@ -190,16 +194,19 @@ impl Work {
         };
         let mut kept: Vec<Kept> =
             found.into_iter().map(|(what, path)| Kept { what, path: path.display().to_string() }).collect();
-        kept.push(Kept { what: "the run directory".to_owned(), path: self.spec.run_dir.display().to_string() });
+        if self.spec.run_dir.exists() {
+            kept.push(Kept { what: "the run directory".to_owned(), path: self.spec.run_dir.display().to_string() });
+        }
         kept
     }
 
     /// Waits for the activity's end or the next change of the lock. Safe to drop at any point.
     pub(crate) async fn next(&mut self) -> Stirred {
-        let Work { activity, changes, .. } = self;
+        let Work { activity, changes, waits, .. } = self;
         let stirred = tokio::select! {
             biased;
             Some(change) = next_change(changes) => Stirred::Lock(change),
+            Some(news) = next_news(waits) => Stirred::Waits(news),
             done = ended(activity) => Stirred::Done(Box::new(done)),
         };
         if matches!(stirred, Stirred::Done(_)) {
@@ -252,13 +259,15 @@ impl Work {
     }
 
     fn perform(&mut self, action: Action) -> Pin<Box<dyn Future<Output = Done>>> {
-        let pipe = self.pipe.take();
+        let (pipe, spec) = (self.pipe.take(), self.spec.clone());
         match self.kit.clone().expect("the surroundings were looked at before the first step") {
-            Equipment::Bundle(kit) => {
-                Box::pin(async move { Done::Step(Ended::Plain(action), step::perform(&kit, action).await) })
-            }
+            Equipment::Bundle(kit) => Box::pin(async move {
+                drill::at(&spec, &action.id());
+                Done::Step(Ended::Plain(action), step::perform(&kit, action).await)
+            }),
             Equipment::Command(kit) => Box::pin(async move {
                 let stdin = pipe.map_or(Stdin::Null, Stdin::Pipe);
+                drill::at(&spec, &action.id());
                 Done::Step(Ended::Plain(action), step::run_command(&kit, stdin).await)
             }),
         }
@@ -279,9 +288,21 @@ impl Work {
         self.keeper = Some(keeper.clone());
         self.changes = Some(changes);
         self.since = self.clock.now();
-        let (stop, clock, context) = (self.stop.clone(), self.clock.clone(), self.spec.kube_context.clone());
+        let (say, waits) = unbounded_channel();
+        self.waits = Some(waits);
+        let candidate = Candidate {
+            keeper,
+            ours: self.holder.clone(),
+            store: LeaseApi::new(kit.means().cluster.client(), Timing::STANDARD),
+            wait: self.spec.wait,
+            on_busy: self.spec.on_busy,
+            stop: self.stop.clone(),
+            clock: self.clock.clone(),
+            context: self.spec.kube_context.clone(),
+            say,
+        };
         Box::pin(async move {
-            let (claim, outcome) = keeping::claim(&keeper, stop, &context, clock.as_ref()).await;
+            let (claim, outcome) = candidate.claim().await;
             Done::Step(Ended::Claim(claim), outcome)
         })
     }
@@ -289,7 +310,7 @@ impl Work {
     pub(crate) fn close(&mut self) {
         self.end.next_step = Some(Action::RecordPhase.title().to_owned());
         let kit = self.kit.clone().expect("a run that failed in a step has looked at its surroundings");
-        let keeper = self.keeper.clone();
+        let keeper = self.keeper.clone().filter(|_| self.end.lock != LockEnd::NotHeld);
         let stop = self.stop.clone();
         self.activity = Some(Box::pin(async move {
             if let Some(keeper) = keeper
@@ -376,10 +397,17 @@ impl Work {
             Done::Step(Ended::Plain(action), outcome) => Input::StepEnded(step_end(action, outcome)),
             Done::Step(Ended::Claim(claim), outcome) => {
                 let held = claim.is_held() && matches!(outcome, Outcome::Done(_));
+                let without = claim.goes_on_without();
+                self.tell_news(told);
+                self.waits = None;
                 self.end.take_claim(&claim, &self.holder);
                 claim.tell(told);
                 if let Some(changes) = &mut self.changes {
                     changes.claim_is_told();
+                }
+                if without {
+                    self.may_write.go_without();
+                    return Input::StepEnded(StepEnd::Without);
                 }
                 if held {
                     return Input::StepEnded(StepEnd::Claimed);
@@ -436,6 +464,18 @@ impl Work {
                 keeping::tell_change(&change, told);
                 None
             }
+        }
+    }
+
+    /// Says whom a claim waits for.
+    pub(crate) fn heed_news(news: Waits, told: &mut Chronicle) {
+        news.tell(&Action::ClaimCluster.id(), told);
+    }
+
+    /// The same for what was not heard yet.
+    fn tell_news(&mut self, told: &mut Chronicle) {
+        while let Some(news) = self.waits.as_mut().and_then(|waits| waits.try_recv().ok()) {
+            Work::heed_news(news, told);
         }
     }
 
@@ -502,6 +542,13 @@ impl Work {
 async fn next_change(changes: &mut Option<keeping::Changes>) -> Option<Change> {
     match changes {
         Some(changes) => changes.next().await,
+        None => None,
+    }
+}
+
+async fn next_news(waits: &mut Option<UnboundedReceiver<Waits>>) -> Option<Waits> {
+    match waits {
+        Some(waits) => waits.recv().await,
         None => None,
     }
 }

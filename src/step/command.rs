@@ -92,12 +92,20 @@ async fn run(kit: &Kit, job: &Job<'_>) -> Result<Duration, Outcome> {
         }
         Some(update)
     };
-    // A program that is not there is a mistake of the bundle, and says nothing about what this run needs.
-    let done = call.run(kit, heard).await.map_err(|failure| Outcome::Failed(Failure { code: job.code, ..failure }))?;
+    let done = call.run(kit, heard).await.map_err(|failure| Outcome::Failed(not_run(job, failure)))?;
     match judge(job, &done.ended, Asked::of(kit)) {
         Judged::Well => Ok(done.ended.took),
         Judged::Stopped(stopped) => Err(Outcome::Stopped(stopped)),
         Judged::Failed(sentence) => Err(Outcome::Failed(explain(Failure::new(job.code, sentence), &tail))),
+    }
+}
+
+/// A program that is not there, or cannot be started, is a mistake of the bundle, and says nothing about what this run
+/// needs.
+fn not_run(job: &Job<'_>, failure: Failure) -> Failure {
+    match failure.code {
+        Code::ToolMissing | Code::CommandFailed => Failure { code: job.code, ..failure },
+        _ => failure,
     }
 }
 

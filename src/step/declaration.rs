@@ -13,6 +13,7 @@ use crate::cluster::instances::{
 use crate::cluster::namespace::{Made, Namespace};
 use crate::config::{Claims, Declaration, Instance};
 use crate::failure::{Code, Failure};
+use crate::step::guard::WAIT_FOR_ITS_END;
 use crate::step::halt::{drive, stopped};
 use crate::step::manifests::store;
 use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, Update};
@@ -120,7 +121,7 @@ fn draw_up(
                 Code::LiveInstance,
                 format!("the declaration of \"{name}\" was deleted and waits for its instance"),
             )
-            .hint(format!("`dcctl destroy {name}` removes the instance; then it can be built anew")));
+            .hint(WAIT_FOR_ITS_END));
         }
         let written = found["spec"].as_object().cloned().unwrap_or_default();
         is_bound_as_before(name, &written, &spec)?;

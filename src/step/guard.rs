@@ -75,6 +75,10 @@ fn judge(wish: &Wish<'_>, cluster: &Cluster<'_>) -> Result<Vec<String>, Failure>
     Ok(notes)
 }
 
+/// What to do about an instance that is on its way out.
+pub(in crate::step) const WAIT_FOR_ITS_END: &str = "this dcctl has no command yet that removes an instance: when \
+    whoever removes it is done and its declaration is gone, it can be built anew";
+
 /// Whether an instance that is declared already may be built, or built on.
 pub(in crate::step) fn may_be_built(mine: &Instance) -> Result<Option<String>, Failure> {
     let name = &mine.name;
@@ -83,16 +87,17 @@ pub(in crate::step) fn may_be_built(mine: &Instance) -> Result<Option<String>, F
         return Err(live(format!(
             "the declaration of \"{name}\" was deleted at {deleted_at} and waits for its instance"
         ))
-        .hint(format!("`dcctl destroy {name}` removes the instance; then it can be built anew")));
+        .hint(WAIT_FOR_ITS_END));
     }
     let Some(word) = &mine.phase else {
         return Ok(Some(format!("\"{name}\" is declared without a phase: nothing of it was built by dcctl")));
     };
     match Phase::parse(word) {
         Some(Phase::Ready | Phase::Upgrading) => Err(live(format!("the instance \"{name}\" is live (phase {word})"))
-            .hint(format!("`dcctl upgrade {name}` moves it to this bundle's release"))),
-        Some(Phase::Destroying) => Err(live(format!("the instance \"{name}\" is being destroyed (phase {word})"))
-            .hint(format!("run `dcctl destroy {name}` until it is done; then it can be built anew"))),
+            .hint("it was left as it is: this dcctl has no command yet that moves a live instance to another release")),
+        Some(Phase::Destroying) => {
+            Err(live(format!("the instance \"{name}\" is being destroyed (phase {word})")).hint(WAIT_FOR_ITS_END))
+        }
         Some(Phase::Bootstrapping | Phase::Failed) => {
             Ok(Some(format!("an earlier run on \"{name}\" ended in phase {word}; this one goes on from there")))
         }

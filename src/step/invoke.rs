@@ -283,7 +283,8 @@ pub(crate) fn about_path(record: &Path) -> PathBuf {
 pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
     use std::os::unix::fs::DirBuilderExt;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
-        Failure::new(Code::RunDirUnusable, format!("the folder `{}` cannot be made", path.display())).because(&error)
+        let code = Code::RunDirUnusable.unless_exhausted(&error);
+        Failure::new(code, format!("the folder `{}` cannot be made", path.display())).because(&error)
     })
 }
 
@@ -299,7 +300,8 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         file.write_all(bytes)
     };
     write().map_err(|error| {
-        Failure::new(Code::RunDirUnusable, format!("`{}` cannot be written", path.display())).because(&error)
+        let code = Code::RunDirUnusable.unless_exhausted(&error);
+        Failure::new(code, format!("`{}` cannot be written", path.display())).because(&error)
     })
 }
 

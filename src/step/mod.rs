@@ -32,6 +32,7 @@ mod tofu_ui;
 // What both kinds share.
 mod invoke;
 mod perform;
+mod temporary;
 mod tools;
 mod updates;
 
@@ -53,7 +54,9 @@ pub use helm::install as install_chart;
 pub use invoke::{PRIVATE, RECORDS};
 pub use perform::{perform, refuse_local_state_in_ci};
 pub use record::record_failure;
+pub use temporary::check_temporary_folder;
 pub use tofu::{Outputs, apply as apply_root, refuse_local_state};
+pub use tofu_end::look_first;
 pub use tofu_state::{Lineage, Part, kept, lineage};
 pub use tools::{find_helm, find_tofu};
 pub use updates::{Updates, UpdatesReceiver, updates};

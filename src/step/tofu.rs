@@ -19,7 +19,7 @@ use crate::failure::{Code, Failure};
 use crate::process::{Manner, Stop};
 use crate::redact::Secret;
 use crate::step::invoke::{Call, Done, PRIVATE, Raw, Tail, make_folder, words, write_private};
-use crate::step::tofu_end::{self, Applied};
+use crate::step::tofu_end::{self, Afterwards, Applied};
 use crate::step::tofu_root::{Backend, copy, declared_backend};
 use crate::step::tofu_state::{self, Owner, Part, StateFile};
 use crate::step::tofu_ui::{Heard, Ui, signs};
@@ -155,13 +155,17 @@ impl Work<'_> {
         let mut args = words(&["apply", "-json", "-input=false", "-auto-approve"]);
         args.push(format!("-lock-timeout={LOCK_TIMEOUT}").into());
         args.extend(self.common(&self.part.state(state_dir)));
+        let before = StateFile::look(&self.part.state(state_dir));
         let (ui, tail, done) = self.run("apply", args, &cwd, Manner::OpenTofu).await?;
+        let state = self.has_local_state().then(|| self.look_after(&before, &ui)).flatten();
         tofu_state::make_private(state_dir);
         origin::write_down(kit, self.part).await;
         let unsaved = self.rescue(&ui, &done, &cwd);
         let name = self.name();
-        let applied = Applied { name: &name, ui: &ui, tail: &tail, ended: &done.ended, unsaved: unsaved.as_deref() };
-        if !done.ended.exit.is_success() || unsaved.is_some() {
+        let is_gone = state.as_ref().is_some_and(|state| state.trouble.is_some());
+        let ended = &done.ended;
+        let applied = Applied { name: &name, ui: &ui, tail: &tail, ended, unsaved: unsaved.as_deref(), state };
+        if !ended.exit.is_success() || unsaved.is_some() || is_gone {
             return Ok(tofu_end::judge(&applied, kit.stop.now(), kit.clock.now()));
         }
         self.take_outputs(&ui, &cwd).await?;
@@ -197,7 +201,8 @@ impl Work<'_> {
         self.unknown_outputs();
         if !done.ended.exit.is_success() {
             let name = self.name();
-            let planned = Applied { name: &name, ui: &ui, tail: &tail, ended: &done.ended, unsaved: None };
+            let ended = &done.ended;
+            let planned = Applied { name: &name, ui: &ui, tail: &tail, ended, unsaved: None, state: None };
             return Ok(tofu_end::judge(&planned, kit.stop.now(), kit.clock.now()));
         }
         for (name, output) in ui.outputs() {
@@ -251,6 +256,16 @@ impl Work<'_> {
 
     fn variables(&self) -> PathBuf {
         self.kit.run_dir.join(PRIVATE).join(format!("{}.tfvars.json", self.part.word()))
+    }
+
+    /// Looks at the state after an apply, if there has to be one: it was there before, or something was begun.
+    fn look_after(&self, before: &StateFile, ui: &Ui) -> Option<Afterwards> {
+        if ui.started() == 0 && !matches!(before, StateFile::State(_)) {
+            return None;
+        }
+        let path = self.part.state(&self.kit.state_dir);
+        let trouble = StateFile::look(&path).trouble(&path);
+        Some(Afterwards { trouble, recorded: tofu_state::addresses(&path) })
     }
 
     /// Says what a state file of a killed apply means.

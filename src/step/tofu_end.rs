@@ -3,6 +3,7 @@
 //! Its exit status is 1 for "failed" and for "stopped" alike, so the account of its lines decides, together with what
 //! we did to it. Nothing is claimed that was not witnessed.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::clock::{Instant, human};
@@ -27,6 +28,58 @@ pub(crate) struct Applied<'a> {
     pub(crate) ended: &'a Ended,
     /// Where the state is that it could not save.
     pub(crate) unsaved: Option<&'a Path>,
+    /// The state on this machine afterwards; none where it is kept elsewhere, or none was written.
+    pub(crate) state: Option<Afterwards>,
+}
+
+/// A state on this machine, as it was found after an apply.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Afterwards {
+    /// What is wrong with it, if there ought to be one.
+    pub(crate) trouble: Option<String>,
+    /// The addresses in it.
+    pub(crate) recorded: BTreeSet<String>,
+}
+
+impl Applied<'_> {
+    /// Whether OpenTofu was torn out of its work, so that what it had made last may be recorded nowhere.
+    fn is_torn(&self) -> bool {
+        let crashed = matches!(self.ended.exit, Exit::Signal(_) | Exit::Unseen | Exit::Code(PANICKED));
+        crashed || self.ended.killed || self.ended.interrupts_sent.max(self.ended.interrupts_reported) > 1
+    }
+
+    /// What may exist without being in the state: all that a torn OpenTofu was making, else what was in flight when a
+    /// provider was lost.
+    fn adrift(&self) -> Vec<String> {
+        let is_lost = |problem: &Problem| PROVIDER_LOST.contains(&problem.summary.as_str());
+        let lost_a_provider = self.ui.problems().iter().any(is_lost);
+        let has_no_state = self.state.as_ref().is_some_and(|state| state.trouble.is_some());
+        let candidates: BTreeSet<String> = match &self.state {
+            Some(_) if has_no_state || self.is_torn() => self.ui.making().clone(),
+            // How far a remote state has come cannot be seen from here.
+            Some(_) | None if lost_a_provider || self.is_torn() => self.ui.unfinished().into_iter().collect(),
+            Some(_) | None => BTreeSet::new(),
+        };
+        let recorded = self.state.as_ref().map(|state| &state.recorded);
+        candidates.into_iter().filter(|address| recorded.is_none_or(|recorded| !recorded.contains(address))).collect()
+    }
+}
+
+/// The exit status of an OpenTofu that panicked.
+const PANICKED: i32 = 11;
+
+/// The summaries of OpenTofu when a provider is gone in the middle of something, or was given up.
+const PROVIDER_LOST: [&str; 2] = ["Plugin did not respond", "Request cancelled"];
+
+/// What to do before the next apply about addresses that may exist without being in the state; none when there are none.
+pub fn look_first(addresses: &[String]) -> Option<String> {
+    let named = addresses.join(", ");
+    (!addresses.is_empty()).then(|| {
+        format!(
+            "before the next apply, see whether these exist and are in the state: {named}. What exists outside of it \
+             would be made a second time: import it, or remove it"
+        )
+    })
 }
 
 /// A stop that came before anything was changed.
@@ -36,13 +89,18 @@ pub(crate) fn before_anything() -> Stopped {
 
 /// Tells what the end means.
 pub(crate) fn judge(applied: &Applied<'_>, stop: Stop, now: Instant) -> Outcome {
-    let Applied { name, ui, tail, ended, unsaved } = applied;
+    let Applied { name, ui, tail, ended, unsaved, .. } = applied;
     if let Some(path) = unsaved {
         let sentence = format!("OpenTofu could not save its state; it is kept in `{}`", path.display());
         let failure = ui.problems().iter().fold(Failure::new(Code::InfrastructureFailed, sentence), with_problem);
         return Outcome::Failed(failure.hint(
             "bring that state where it belongs before anything is applied again; until then every apply is refused",
         ));
+    }
+    if let Some(trouble) = applied.state.as_ref().and_then(|state| state.trouble.as_ref())
+        && !applied.is_torn()
+    {
+        return Outcome::Failed(state_gone(applied, trouble));
     }
     let interrupted = ended.interrupts_sent.max(ended.interrupts_reported) > 0 || ended.killed;
     match stop {
@@ -52,23 +110,51 @@ pub(crate) fn judge(applied: &Applied<'_>, stop: Stop, now: Instant) -> Outcome 
         Stop::None | Stop::Graceful { .. } | Stop::Force { .. } => {
             let sentence = if ended.interrupts_reported > 0 {
                 format!("OpenTofu was interrupted in `{name}` by somebody else than dcctl")
+            } else if let (Exit::Signal(signal), false) = (ended.exit, ended.killed) {
+                format!("OpenTofu was ended by signal {signal} while it worked on `{name}`; dcctl had not sent it")
             } else {
                 format!("OpenTofu could not apply `{name}`")
             };
-            let failure = explain(sentence, ui, tail, ended);
-            let unfinished = ui.unfinished();
-            Outcome::Failed(if unfinished.is_empty() {
-                failure
-            } else {
-                failure.cause(format!("not complete: {}", unfinished.join(", ")))
-            })
+            Outcome::Failed(name_adrift(applied, name_unfinished(ui, explain(sentence, ui, tail, ended))))
         }
     }
 }
 
+/// OpenTofu ended by itself, and the state that it should have written is not there.
+fn state_gone(applied: &Applied<'_>, trouble: &str) -> Failure {
+    let Applied { name, ui, ended, .. } = applied;
+    let sentence = format!("OpenTofu has ended, and the state of `{name}` is gone: {trouble}");
+    let failure = Failure::new(Code::InfrastructureFailed, sentence).cause(format!("it ended with {}", ended.exit));
+    let failure = name_unfinished(ui, ui.problems().iter().fold(failure, with_problem));
+    let adrift = applied.adrift();
+    let failure = if adrift.is_empty() {
+        failure
+    } else {
+        failure.cause(format!("made by this run, and in no state: {}", adrift.join(", ")))
+    };
+    let failure = failure.hint("bring the state back from a backup before anything is applied again, if there is one");
+    look_first(&adrift).into_iter().fold(failure, Failure::hint)
+}
+
+fn name_unfinished(ui: &Ui, failure: Failure) -> Failure {
+    let unfinished = ui.unfinished();
+    if unfinished.is_empty() { failure } else { failure.cause(format!("not complete: {}", unfinished.join(", "))) }
+}
+
+/// Says what may exist without being in the state, and what to do about it before anything else.
+fn name_adrift(applied: &Applied<'_>, failure: Failure) -> Failure {
+    let trouble = applied.state.as_ref().and_then(|state| state.trouble.clone());
+    let failure = trouble.into_iter().fold(failure, Failure::cause);
+    let adrift = applied.adrift();
+    let Some(look) = look_first(&adrift) else { return failure };
+    let remedy = failure.code.row().remedy;
+    failure.cause(format!("may exist without being in the state: {}", adrift.join(", "))).hint(look).hint(remedy)
+}
+
 fn stopped(applied: &Applied<'_>, waited: std::time::Duration) -> Stopped {
     let Applied { ui, ended, .. } = applied;
-    let unfinished = ui.unfinished();
+    let unfinished: BTreeSet<String> = ui.unfinished().into_iter().chain(applied.adrift()).collect();
+    let unfinished = Vec::from_iter(unfinished);
     let alive: Vec<_> = ended.left_behind.iter().filter(|left| left.fate == Fate::Alive).collect();
     if ended.exit == Exit::Unseen || !alive.is_empty() {
         return Stopped { clean: false, unfinished, note: gave_up(ended, &human(waited)) };

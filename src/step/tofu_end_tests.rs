@@ -48,7 +48,11 @@ fn error(summary: &str, detail: &str) -> serde_json::Value {
 
 fn outcome(ui: &Ui, ended: &Ended, stop: Stop) -> Outcome {
     let tail = Tail::default();
-    judge(&Applied { name: "infra/instance", ui, tail: &tail, ended, unsaved: None }, stop, at(1261))
+    judge(&applied(ui, &tail, ended, None), stop, at(1261))
+}
+
+fn applied<'a>(ui: &'a Ui, tail: &'a Tail, ended: &'a Ended, state: Option<Afterwards>) -> Applied<'a> {
+    Applied { name: "infra/instance", ui, tail, ended, unsaved: None, state }
 }
 
 fn stop_of(ui: &Ui, ended: &Ended) -> Stopped {
@@ -151,7 +155,7 @@ fn an_unsaved_state_is_named_first() {
     let tail = Tail::default();
     let ended = interrupted(Exit::Code(1));
     let path = Path::new("state/infrastructure.errored.tfstate");
-    let applied = Applied { name: "infra", ui: &ui, tail: &tail, ended: &ended, unsaved: Some(path) };
+    let applied = Applied { name: "infra", ui: &ui, tail: &tail, ended: &ended, unsaved: Some(path), state: None };
     for stop in [Stop::None, STOP()] {
         let Outcome::Failed(failure) = judge(&applied, stop, at(1)) else { panic!("not a failure") };
         assert!(failure.message.contains("it is kept in `state/infrastructure.errored.tfstate`"), "{failure}");
@@ -170,4 +174,74 @@ fn the_id_of_a_foreign_lock_is_the_holders() {
     let local = hints("Lock Info:\n  ID:        own-id\n  Who:       bob@laptop\n");
     assert!(local[0].contains("force-unlock own-id"), "{local:?}");
     assert!(hints("resource temporarily unavailable")[0].starts_with("the state is locked; wait"));
+}
+
+fn failure_of(ui: &Ui, ended: &Ended, state: Option<Afterwards>) -> Failure {
+    match judge(&applied(ui, &Tail::default(), ended, state), Stop::None, at(0)) {
+        Outcome::Failed(failure) => failure,
+        other => panic!("no failure: {other:?}"),
+    }
+}
+
+fn afterwards(trouble: Option<&str>, recorded: &[&str]) -> Afterwards {
+    let recorded = recorded.iter().map(|address| (*address).to_owned()).collect();
+    Afterwards { trouble: trouble.map(str::to_owned), recorded }
+}
+
+#[test]
+fn what_may_exist_outside_of_the_state_is_named_and_comes_first() {
+    let making = ui(&[hook("apply_start", "a.b"), hook("apply_complete", "a.b"), hook("apply_start", "c.d")]);
+    let lost = ui(&[hook("apply_start", "a.b"), hook("apply_errored", "a.b"), error("Plugin did not respond", "")]);
+    let failed = ui(&[hook("apply_start", "a.b"), hook("apply_errored", "a.b"), error("no clay left", "")]);
+    let (killed, by_itself) = (ended(Exit::Signal(9)), ended(Exit::Code(1)));
+    let there = |recorded: &[&str]| Some(afterwards(None, recorded));
+    let rows = [
+        (&making, &killed, there(&["a.b"]), Some("c.d")),
+        (&making, &killed, Some(afterwards(Some("it is empty"), &[])), Some("a.b, c.d")),
+        // Where the state is elsewhere, what is in it is not known here.
+        (&making, &killed, None, Some("c.d")),
+        (&making, &ended(Exit::Code(11)), there(&[]), Some("a.b, c.d")),
+        (&lost, &by_itself, there(&[]), Some("a.b")),
+        (&lost, &by_itself, there(&["a.b"]), None),
+        (&lost, &by_itself, None, Some("a.b")),
+        (&failed, &by_itself, there(&[]), None),
+    ];
+    for (ui, ended, state, expected) in rows {
+        let failure = failure_of(ui, ended, state.clone());
+        let named = expected.map(|named| format!("may exist without being in the state: {named}"));
+        let said = failure.causes.iter().find(|cause| cause.starts_with("may exist"));
+        assert_eq!(said, named.as_ref(), "{ended:?} {state:?}");
+        match expected {
+            Some(named) => assert!(failure.hints[0].contains(named) && failure.hints.len() == 2, "{failure:?}"),
+            None => assert!(failure.hints.is_empty(), "{failure:?}"),
+        }
+    }
+    let signalled = failure_of(&making, &killed, None);
+    assert!(signalled.message.contains("ended by signal 9") && signalled.message.contains("dcctl had not sent it"));
+}
+
+#[test]
+fn a_state_that_is_gone_after_an_apply_is_a_failure_however_opentofu_ended() {
+    let made = ui(&[hook("apply_start", "a.b"), hook("apply_complete", "a.b")]);
+    let gone = || Some(afterwards(Some("there is no `x`"), &[]));
+    for exit in [Exit::Code(0), Exit::Code(1)] {
+        let failure = failure_of(&made, &ended(exit), gone());
+        assert_eq!(failure.message, "OpenTofu has ended, and the state of `infra/instance` is gone: there is no `x`");
+        assert!(failure.causes.contains(&"made by this run, and in no state: a.b".to_owned()), "{failure:?}");
+        assert!(failure.hints[0].contains("backup") && failure.hints[1].contains("a.b"), "{failure:?}");
+    }
+    let tail = Tail::default();
+    let stopped = interrupted(Exit::Code(1));
+    let outcome = judge(&applied(&made, &tail, &stopped, gone()), STOP(), at(0));
+    assert!(matches!(outcome, Outcome::Failed(_)), "a stop that lost the state is not clean: {outcome:?}");
+}
+
+#[test]
+fn what_a_second_interrupt_tore_away_counts_as_unfinished() {
+    let making = ui(&[hook("apply_start", "a.b"), hook("apply_complete", "a.b"), hook("apply_start", "c.d")]);
+    let twice = Ended { interrupts_sent: 2, interrupts_reported: 2, ..interrupted(Exit::Code(1)) };
+    let tail = Tail::default();
+    let outcome = judge(&applied(&making, &tail, &twice, Some(afterwards(None, &[]))), STOP(), at(0));
+    let Outcome::Stopped(stopped) = outcome else { panic!("not a stop: {outcome:?}") };
+    assert_eq!((stopped.clean, stopped.unfinished), (false, vec!["a.b".to_owned(), "c.d".to_owned()]));
 }

@@ -22,8 +22,8 @@ pub(crate) fn copy(bundle: &Path, root: &Path, to: &Path) -> Result<PathBuf, Fai
     make_folder(to)?;
     let inside = fs::canonicalize(to).unwrap_or_else(|_| to.to_owned());
     copy_folder(bundle, to, &inside).map_err(|(path, error)| {
-        Failure::new(Code::RunDirUnusable, format!("`{}` could not be copied into the run directory", path.display()))
-            .because(&error)
+        let code = Code::RunDirUnusable.unless_exhausted(&error);
+        Failure::new(code, format!("`{}` could not be copied into the run directory", path.display())).because(&error)
     })?;
     Ok(to.join(within))
 }

@@ -4,6 +4,7 @@
 //! in a small file of its own: applied against another cluster, the same state would make OpenTofu believe that
 //! everything is there already, or delete what it does not find.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -138,12 +139,8 @@ impl Owner {
     /// Takes a state folder: makes it, for this user alone, and says whose it is.
     pub(crate) fn take(&self, part: Part, state_dir: &Path) -> Result<(), Failure> {
         let unusable = |failure: Failure| {
-            Failure {
-                code: Code::RunDirUnusable,
-                message: format!("the state folder `{}` cannot be used", state_dir.display()),
-                ..failure.clone()
-            }
-            .cause(failure.message)
+            Failure { message: format!("the state folder `{}` cannot be used", state_dir.display()), ..failure.clone() }
+                .cause(failure.message)
         };
         make_folder(state_dir).map_err(unusable)?;
         let text = serde_json::to_vec(self).expect("an owner can be written as JSON");
@@ -174,6 +171,17 @@ pub struct Lineage {
 }
 
 impl StateFile {
+    /// What is wrong with it, when it should be a state.
+    pub(crate) fn trouble(&self, path: &Path) -> Option<String> {
+        let path = path.display();
+        match self {
+            StateFile::State(_) => None,
+            StateFile::Missing => Some(format!("there is no `{path}`")),
+            StateFile::Empty => Some(format!("`{path}` is empty")),
+            StateFile::Unreadable => Some(format!("`{path}` cannot be read as a state")),
+        }
+    }
+
     pub(crate) fn look(path: &Path) -> StateFile {
         match fs::read(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => StateFile::Missing,
@@ -190,6 +198,46 @@ pub fn lineage(state_dir: &Path, part: Part) -> Option<Lineage> {
         StateFile::State(lineage) => Some(lineage),
         StateFile::Missing | StateFile::Empty | StateFile::Unreadable => None,
     }
+}
+
+/// The addresses in a local state; none when there is no state to read.
+pub(crate) fn addresses(path: &Path) -> BTreeSet<String> {
+    let state: Recorded = fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    let all = state.resources.iter().flat_map(|resource| {
+        let module = resource.module.as_ref().map_or_else(String::new, |module| format!("{module}."));
+        let data = if resource.mode == "data" { "data." } else { "" };
+        let name = format!("{module}{data}{}.{}", resource.kind, resource.name);
+        resource.instances.iter().map(move |instance| match &instance.index_key {
+            // As OpenTofu writes them: `[0]`, `["a"]`.
+            Some(key) => format!("{name}[{key}]"),
+            None => name.clone(),
+        })
+    });
+    all.collect()
+}
+
+/// Of a state, what addresses are made of.
+#[derive(Debug, Default, Deserialize)]
+struct Recorded {
+    #[serde(default)]
+    resources: Vec<RecordedResource>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RecordedResource {
+    module: Option<String>,
+    #[serde(default)]
+    mode: String,
+    #[serde(rename = "type")]
+    kind: String,
+    name: String,
+    #[serde(default)]
+    instances: Vec<RecordedInstance>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RecordedInstance {
+    index_key: Option<serde_json::Value>,
 }
 
 /// Makes every file of a state folder readable by this user alone: OpenTofu makes them for everybody.
@@ -269,6 +317,26 @@ mod tests {
         fs::write(&path, r#"{"version":4,"serial":7,"lineage":"abc","resources":[]}"#).expect("written");
         let expected = Lineage { lineage: "abc".to_owned(), serial: 7 };
         assert_eq!(lineage(folder.path(), Part::Infrastructure), Some(expected));
+    }
+
+    #[test]
+    fn the_addresses_of_a_state_are_those_that_opentofu_says() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = Part::Infrastructure.state(folder.path());
+        assert!(addresses(&path).is_empty());
+        let text = r#"{"serial":1,"lineage":"a","resources":[
+            {"mode":"managed","type":"bed_thing","name":"one","instances":[{"attributes":{}}]},
+            {"mode":"managed","type":"bed_thing","name":"none","instances":[]},
+            {"module":"module.m[\"x\"]","mode":"managed","type":"bed_thing","name":"two","instances":[{"index_key":0},{"index_key":"a"}]},
+            {"mode":"data","type":"bed_thing","name":"seen","instances":[{}]}]}"#;
+        fs::write(&path, text).expect("written");
+        let expected = [
+            "bed_thing.one",
+            "data.bed_thing.seen",
+            "module.m[\"x\"].bed_thing.two[\"a\"]",
+            "module.m[\"x\"].bed_thing.two[0]",
+        ];
+        assert_eq!(addresses(&path).into_iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! command in it. Neither is ever handed on.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -171,6 +171,8 @@ pub(crate) struct Ui {
     open: BTreeMap<String, String>,
     /// The addresses whose change failed.
     failed: Vec<String>,
+    /// The addresses of which something new was begun to be made, whatever came of it.
+    making: BTreeSet<String>,
     /// What is planned, by action.
     planned: BTreeMap<String, u64>,
     /// The final summary in OpenTofu's words.
@@ -284,6 +286,9 @@ impl Ui {
             "apply_start" => {
                 self.started += 1;
                 self.open.insert(address.clone(), hook.action.clone());
+                if matches!(hook.action.as_str(), "create" | "replace") {
+                    self.making.insert(address.clone());
+                }
                 ResourceState::Started
             }
             "apply_progress" => ResourceState::Progressed,
@@ -347,6 +352,11 @@ impl Ui {
         addresses.sort();
         addresses.dedup();
         addresses
+    }
+
+    /// The addresses of which something new was begun to be made, complete or not.
+    pub(crate) fn making(&self) -> &BTreeSet<String> {
+        &self.making
     }
 
     /// The errors, in the order they were said.

@@ -92,6 +92,18 @@ impl Dcctl {
         self.env("KUBECONFIG", kubeconfig)
     }
 
+    /// With a limit of this many open files, for it and all that it starts.
+    #[must_use]
+    pub(crate) fn with_open_files(self, most: u32) -> Dcctl {
+        let known = self.command;
+        let mut command = command(Path::new("/bin/sh"));
+        command.arg("-c").arg(format!("ulimit -n {most} && exec \"$0\" \"$@\"")).arg(known.get_program());
+        command.args(known.get_args()).env_clear().current_dir(known.get_current_dir().expect("it was given one"));
+        command.envs(known.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Dcctl { command }
+    }
+
     /// With a JUnit report, which [`Finished::junit`] reads.
     #[must_use]
     pub(crate) fn with_junit(self) -> Dcctl {

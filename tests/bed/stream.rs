@@ -73,8 +73,10 @@ pub(crate) fn assert_complete(events: &[Value]) {
         let last = events.last().map_or("nothing", |event| event["msg"].as_str().unwrap_or_default());
         panic!("the last line is no verdict: {last}");
     };
-    // Whoever says the verdict in place of a supervisor that was killed has not seen the end of what it had begun.
-    if verdict["data"]["failure"]["code"] != "supervisor.killed" {
+    // Whoever says the verdict in place of a supervisor that was killed, or after it broke, has not seen the end of what
+    // it had begun.
+    let code = &verdict["data"]["failure"]["code"];
+    if code != "supervisor.killed" && code != "internal" {
         assert_everything_ended(events, verdict);
     }
     let (code, failed) = (&verdict["data"]["exit_code"], verdict["data"].get("failure").is_some());

@@ -282,3 +282,23 @@ fn pages_tell_people_only_commands_that_exist() {
     }
     tree::obey("these pages name commands that are not there:", &offences);
 }
+
+#[test]
+fn messages_tell_people_only_commands_that_exist() {
+    let cli = Cli::command();
+    let known: Vec<_> = cli.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
+    let mut offences = Vec::new();
+    for file in tree::rust(&["src/"]) {
+        let code = file.code(Strings::Kept);
+        let code = &code[..file.tests_begin()];
+        for (at, start) in code.match_indices("dcctl ") {
+            let words = &code[at + start.len()..];
+            let word: String = words.chars().take_while(char::is_ascii_lowercase).collect();
+            let quoted = code[..at].ends_with('`');
+            if quoted && !known.contains(&word.as_str()) && !word.is_empty() {
+                offences.push(format!("{}: dcctl {word}", file.place(at)));
+            }
+        }
+    }
+    tree::obey("these messages name commands that are not there:", &offences);
+}

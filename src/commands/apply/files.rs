@@ -9,7 +9,10 @@ use jiff::Timestamp;
 use crate::commands::apply::absolute;
 use crate::config::Environment;
 use crate::failure::{Code, Failure};
-use crate::run::{JOURNAL, make_ballast};
+use crate::run::{BALLAST, JOURNAL, make_ballast};
+
+/// The run's own kubeconfig in its folder.
+pub(crate) const KUBECONFIG: &str = "kubeconfig";
 
 /// The run's folder. It is removed again when the command never became a run.
 #[derive(Debug)]
@@ -39,7 +42,7 @@ impl RunFolder {
         let folder = RunFolder { path, ours, kept: false };
         folder.prepare().map_err(|error| {
             let sentence = format!("the run directory {} cannot be used", folder.path.display());
-            Failure::new(Code::RunDirUnusable, sentence).because(&error)
+            Failure::new(Code::RunDirUnusable.unless_exhausted(&error), sentence).because(&error)
         })?;
         Ok(folder)
     }
@@ -59,9 +62,12 @@ impl RunFolder {
         self.kept = true;
     }
 
-    /// The run did not begin after all.
+    /// The run did not begin after all: what was written for it goes, also from a folder that was there before.
     pub(crate) fn give_up(&mut self) {
         self.kept = false;
+        for name in [KUBECONFIG, BALLAST] {
+            let _ = fs::remove_file(self.path.join(name));
+        }
     }
 }
 

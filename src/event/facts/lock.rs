@@ -100,7 +100,7 @@ impl Fact for LockRenewalFailed {
     }
 }
 
-/// Another run holds the lock.
+/// Another run holds the lock. A run that waits for it tells this at once, every minute, and when the holder changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LockBlocked {
     /// Who holds it.
@@ -119,6 +119,9 @@ pub struct LockBlocked {
     pub job_url: Option<String>,
     /// What this run does about it.
     pub manner: BusyManner,
+    /// How long this run has waited for it so far, in milliseconds, while it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_ms: Option<u64>,
 }
 
 /// What a run does about a busy lock.

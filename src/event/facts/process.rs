@@ -88,16 +88,42 @@ impl Fact for ProcessInterrupted {
 pub struct ProcessInterruptReported {
     /// What people call it.
     pub program: String,
+    /// How often it has said so by now. More than `sent`: somebody else interrupted it, too.
+    #[serde(default)]
+    pub times: u32,
+    /// How many interrupts dcctl had sent it by then.
+    #[serde(default)]
+    pub sent: u32,
 }
 
 impl Fact for ProcessInterruptReported {
     fn level(&self) -> Level {
-        Level::Info
+        if self.times > 1 { Level::Warn } else { Level::Info }
     }
 
     fn message(&self) -> String {
-        format!("{} says that it was interrupted and is stopping", self.program)
+        let Self { program, times, sent } = self;
+        match (times, sent) {
+            (0, _) | (1, 1..) => format!("{program} says that it was interrupted and is stopping"),
+            (1, 0) => format!("{program} says that it was interrupted, not by dcctl, and is stopping"),
+            (2.., _) => {
+                let sent = count(u64::from(*sent), "interrupt");
+                format!("{program} says that it was interrupted for the {} time; dcctl had sent {sent}", nth(*times))
+            }
+        }
     }
+}
+
+/// `2nd`, `3rd`, `11th`.
+fn nth(number: u32) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        (_, _) => "th",
+    };
+    format!("{number}{ending}")
 }
 
 /// We killed a program: it does not end by itself.

@@ -38,6 +38,8 @@ pub enum StopCause {
     Signal,
     /// The process that showed the run is gone without a word.
     FrontGone,
+    /// The process that shows the run broke: a bug in dcctl.
+    FrontBroke,
     /// The process that had started it is gone, in a CI job.
     ParentGone,
     /// Another dcctl command, on request of a person or a script.
@@ -65,6 +67,7 @@ impl StopRequested {
                 format!("by {signals}{}", sender(self.sender_pid, self.sender_uid))
             }
             StopCause::FrontGone => "because the process that showed this run is gone".to_owned(),
+            StopCause::FrontBroke => "because the process that shows this run broke".to_owned(),
             StopCause::ParentGone => "because the process that had started it is gone".to_owned(),
             StopCause::Command => "by another dcctl command".to_owned(),
             StopCause::LockLost => "because the lock was lost".to_owned(),

@@ -161,6 +161,9 @@ impl Log {
             | Event::ProcessLeftBehind(_)
             | Event::OutputDropped(_)
             | Event::ReportFailed(_) => vec![marked(Style::Caution, "!", &event.message())],
+            Event::ProcessInterruptReported(reported) if reported.times > 1 => {
+                vec![marked(Style::Caution, "!", &event.message())]
+            }
             Event::ProcessInterrupted(_) | Event::ProcessInterruptReported(_) => {
                 vec![Style::Plain.row(CONTENT + 2, &event.message())]
             }
@@ -464,8 +467,13 @@ fn held(blocked: &LockBlocked) -> Row {
     let by = format!("held by {}{on}, renewed {age} ago", blocked.holder);
     match blocked.manner {
         BusyManner::Refuses => marked(Style::Bad, "✗", &by),
-        BusyManner::Continues => marked(Style::Caution, "!", &format!("{}; going on without the lock", blocked.text)),
-        BusyManner::Waits => marked(Style::Caution, "!", &format!("{by}; waiting for it")),
+        BusyManner::Continues => marked(Style::Caution, "!", &blocked.text),
+        BusyManner::Waits => {
+            let stale = if blocked.stale { ", which looks stale by this machine's clock and is not taken" } else { "" };
+            let waited = blocked.waited_ms.filter(|waited| *waited >= 1_000);
+            let so_far = waited.map(|waited| format!(", {} so far", human(Duration::from_millis(waited))));
+            marked(Style::Caution, "!", &format!("{by}{stale}; waiting for it{}", so_far.unwrap_or_default()))
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::event::{
 };
 use crate::failure::Code;
 use crate::report::human::{Color, Human, Options, Screen, ToolOutput};
-use crate::report::stories::{self, HOLDER, Story};
+use crate::report::stories::{self, HOLDER, Holder, Story};
 
 const PLAIN: Options = Options { color: Color::Off, screen: Screen::Plain, width: 100, output: ToolOutput::OnFailure };
 const TERMINAL: Options = Options { color: Color::On, screen: Screen::Live, ..PLAIN };
@@ -110,7 +110,7 @@ fn a_failing_apply() {
                   demo_object.database: The quota of this project is exceeded
       where       step 5/9, Apply infrastructure
       do now      Read its diagnostics above, mend the cause and run the same command again: an apply
-                  goes on where it stopped.
+                  goes on from what is in its state.
       resources   2 created, 1 failed
       steps       4 done, 1 failed, 4 not begun
 
@@ -120,7 +120,7 @@ fn a_failing_apply() {
 
 #[test]
 fn blocked_by_a_live_run() {
-    insta::assert_snapshot!(log_from("2/9", &stories::blocked(false)), @r#"
+    insta::assert_snapshot!(log_from("2/9", &stories::blocked(Holder::Renews)), @r#"
     2/9  Claim the cluster
          ✗ held by bob@laptop/9912/3a7f00c1d2e4b596, at work on prod, renewed 4s ago
 
@@ -138,7 +138,7 @@ fn blocked_by_a_live_run() {
 
 #[test]
 fn blocked_by_a_lock_that_looks_stale() {
-    insta::assert_snapshot!(log_from("2/9", &stories::blocked(true)), @r#"
+    insta::assert_snapshot!(log_from("2/9", &stories::blocked(Holder::LooksStale)), @r#"
     2/9  Claim the cluster
          ✗ held by bob@laptop/9912/3a7f00c1d2e4b596, at work on prod, renewed 6m12s ago
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use crate::event::{LockClaimed, ResourceCompleted, Seen, StepOutcome};
 use crate::failure::Code;
 use crate::report::junit::{Junit, READABLE_BY_ALL};
-use crate::report::stories::{self, HOLDER, Story};
+use crate::report::stories::{self, HOLDER, Holder, Story};
 
 /// The report after these events, through the file.
 fn report(journal: &[Seen]) -> String {
@@ -106,7 +106,7 @@ fn a_failing_resource_is_a_failure_with_its_diagnostic() {
 
 #[test]
 fn a_held_lock_is_one_error_and_the_rest_is_skipped() {
-    insta::assert_snapshot!(told(&stories::blocked(false)), @r#"
+    insta::assert_snapshot!(told(&stories::blocked(Holder::Renews)), @r#"
     dcctl.lock
       claim-the-cluster acquire: error dcctl.LockBlocked: this cluster (working on instance "prod") is being worked on by bob@laptop/9912/3a7f00c1d2e4b596, which renewed 4s ago; wait for it to finish rather than running a second apply against the same cluster
       claim-the-cluster release: skipped dcctl.NotRun: this run never held the lock
@@ -120,7 +120,10 @@ fn a_held_lock_is_one_error_and_the_rest_is_skipped() {
       verify step: skipped dcctl.NotRun: not run: lock held by bob@laptop/9912/3a7f00c1d2e4b596
       record-the-phase step: skipped dcctl.NotRun: not run: lock held by bob@laptop/9912/3a7f00c1d2e4b596
     "#);
-    assert!(told(&stories::blocked(true)).contains("error dcctl.LockBlocked: this cluster (working on instance"));
+    assert!(
+        told(&stories::blocked(Holder::LooksStale))
+            .contains("error dcctl.LockBlocked: this cluster (working on instance")
+    );
 }
 
 #[test]

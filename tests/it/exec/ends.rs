@@ -139,6 +139,27 @@ fn a_cluster_that_is_held_blocks_it_and_the_command_is_not_started() {
 }
 
 #[test]
+fn a_command_waits_for_its_turn_or_goes_on_without_the_lock_when_it_is_told_to() {
+    let rig = Rig::new();
+    let first = rig.sh(&["--output", "jsonl"], ": > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
+    rig.wait_for("up");
+    let holder = rig.lease().expect("it is held")["spec"]["holderIdentity"].clone();
+    let options = ["--output", "jsonl", "--on-busy", "warn", "--propagate-exit-code"];
+    let without = rig.sh(&options, ": > @/without; exit 7").run().expect_code(7);
+    let verdict = &without.verdict()["data"];
+    assert_eq!((&verdict["lock"], &verdict["failure"]["code"]), (&json!("not_held"), &json!("exec.failed")), "{verdict}");
+    assert!(rig.read("without").is_some());
+    assert_eq!(rig.lease().expect("it is still held")["spec"]["holderIdentity"], holder);
+
+    let second = rig.sh(&["--output", "jsonl", "--wait"], "[ -e @/go ]").start();
+    second.wait_for("lock.waiting", |_| true);
+    rig.mark("go");
+    first.finish().expect_code(0);
+    second.finish().expect_code(0);
+    assert_eq!(rig.lease(), None);
+}
+
+#[test]
 fn a_command_line_without_a_command_is_refused_like_any_run() {
     let rig = Rig::new();
     let report = rig.bed.file("report.xml").display().to_string();

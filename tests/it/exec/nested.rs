@@ -33,6 +33,20 @@ fn dcctl_inside_dcctl_says_so_instead_of_waiting_for_itself() {
     }
 }
 
+/// Neither to wait nor to go on without the lock makes sense for a run that has it.
+#[test]
+fn a_run_inside_another_neither_waits_for_it_nor_goes_on_without_the_lock() {
+    let rig = Rig::new();
+    let dcctl = own("dcctl").display().to_string();
+    for option in ["--wait", "--on-busy=warn"] {
+        let words = [dcctl.as_str(), "exec", option, "--output", "jsonl", "--", "touch", "started"];
+        let finished = rig.exec(&["--propagate-exit-code"], &words).run().expect_code(3);
+        assert_eq!(finished.verdict()["data"]["failure"]["code"], "config.nested");
+        assert!(of_kind(&finished.events(), "lock.waiting").is_empty());
+        assert_eq!(rig.read("started"), None);
+    }
+}
+
 #[test]
 fn inside_dcctl_one_may_look_and_plan() {
     let rig = Rig::new();

@@ -13,4 +13,6 @@ mod reclaim;
 pub(crate) mod rig;
 mod status;
 mod together;
+mod waiting;
+mod without;
 mod writes;

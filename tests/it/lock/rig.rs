@@ -140,6 +140,18 @@ impl Rig {
         self.bed.dcctl(["lock", "status", "--output", form])
     }
 
+    /// The file that says for how long the machine was suspended; see [`Rig::suspend`].
+    pub(crate) fn suspended(&self) -> PathBuf {
+        self.bed.file("suspended")
+    }
+
+    /// The machine was suspended for this long, in all. For what was started with `BED_SUSPENDED` naming the file:
+    /// only the clock that counts the time asleep goes on.
+    pub(crate) fn suspend(&self, seconds: u64) {
+        let next = self.bed.write("suspended.next", &seconds.to_string());
+        fs::rename(next, self.suspended()).expect("the test's folder can be written");
+    }
+
     /// The Lease, if there is one.
     pub(crate) fn lease(&self) -> Option<Value> {
         self.bed.api().get(LEASE).expect("the API server answers")

@@ -3,9 +3,11 @@
 //! Whatever the input, the last line is the verdict, every form of the output says the cause and what to do, nothing
 //! secret is said, and no lock is left. [`told`] asks that of each case; the tests add what is particular.
 
+mod broken;
 mod bundle;
 mod cluster;
 mod command_line;
+mod exhausted;
 mod failing;
 mod forbidden;
 mod guard;

@@ -5,10 +5,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-use crate::bed::{Bed, Fault, Gate, Proxy, Rule};
+use crate::bed::{Bed, Fault, Gate, Proxy, Rule, wait};
 use crate::refused::{LEASE, install, small_bundle};
 
 fn fifo(bed: &Bed, name: &str) -> PathBuf {
@@ -179,12 +180,17 @@ fn an_events_file_that_takes_all_but_the_verdict_is_40_in_the_verdict_too() {
     let page = rustix::pipe::fcntl_setpipe_size(reader.get_ref(), 4096).expect("a pipe may be small");
     let room = rest.iter().sum::<usize>() + verdict / 2;
     let (proxy, gate) = (Proxy::start(&bed), Gate::new());
-    proxy.add(Rule::on("*", "/configmaps").nth(1).request(Fault::Hold(gate.clone())));
+    proxy.add(Rule::on("PUT", "/configmaps").nth(1).request(Fault::Hold(gate.clone())));
     let run = install(&bed, &bundle).args(["--output", "jsonl", "--events-file"]).arg(&pipe).with_junit();
     let run = run.with_kubeconfig(&proxy.kubeconfig("admin")).start();
     let mut line = String::new();
     while !held(&line) {
         line.clear();
+        if reader.buffer().is_empty() {
+            let mut watched = [PollFd::new(reader.get_ref(), PollFlags::IN)];
+            let limit = Timespec::try_from(wait::GENEROUS).expect("it is not that long");
+            assert_eq!(rustix::event::poll(&mut watched, Some(&limit)), Ok(1), "no event came");
+        }
         reader.read_line(&mut line).expect("a pipe can be read");
     }
     gate.wait_for(1);

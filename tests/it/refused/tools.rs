@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::bed::disk::SmallDisk;
 use crate::bed::tools::own;
 use crate::bed::{Bed, Dcctl};
 use crate::refused::{HEAD, told};
@@ -73,6 +74,7 @@ impl Rig {
 
 const MISSING: &str = "surroundings.tool_missing";
 const UNSUITABLE: &str = "surroundings.tool_unsuitable";
+const TEMPORARY: &str = "surroundings.tmpdir";
 
 #[test]
 fn a_program_that_is_not_on_path_is_named_with_the_option_for_another() {
@@ -133,4 +135,26 @@ fn a_program_that_cannot_be_started_is_told_with_the_reason() {
     let broken = rig.bed.write("broken", "#!/missing/interpreter\n");
     fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).expect("it is the test's own");
     rig.tofu(|run| run.arg("--tofu").arg(&broken), MISSING, &["broken", "No such file"]);
+}
+
+#[test]
+fn a_folder_for_temporary_files_that_tools_could_not_use_is_told_before_the_lock() {
+    let rig = Rig::new();
+    let file = rig.bed.write("notes.txt", "no folder\n");
+    let long = rig.bed.file(&"deep/".repeat(20));
+    fs::create_dir_all(&long).expect("the test's folder can be written");
+    let missing = rig.bed.file("missing/tmp");
+    let cases = [
+        (missing.as_path(), "No such file or directory"),
+        (&file, "Not a directory"),
+        (&long, "too long for the sockets of OpenTofu's providers"),
+        (Path::new("tmp"), "it is no absolute path"),
+    ];
+    for (folder, why) in cases {
+        let named =
+            format!("the folder for temporary files `{}`, which TMPDIR names, cannot be used", folder.display());
+        rig.tofu(|run| run.env("TMPDIR", folder), TEMPORARY, &[&named, why, "point TMPDIR at another one"]);
+    }
+    let Some(disk) = SmallDisk::mount(&rig.bed.file("disk"), 64, ",ro") else { return };
+    rig.tofu(|run| run.env("TMPDIR", disk.path()), TEMPORARY, &["Read-only file system"]);
 }

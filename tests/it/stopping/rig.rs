@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 use crate::bed::dcctl::Running;
+use crate::bed::ledger::Entry;
 use crate::bed::{Bed, Dcctl, Ledger, wait};
 
 /// One control plane with one such bundle.
@@ -75,7 +76,7 @@ impl Rig {
         fs::read_dir(runs).map(|runs| runs.flatten().map(|run| run.path()).collect()).unwrap_or_default()
     }
 
-    fn state_dir(&self) -> PathBuf {
+    pub(crate) fn state_dir(&self) -> PathBuf {
         self.bed.file("state")
     }
 
@@ -88,6 +89,11 @@ impl Rig {
         let journal = run.journal();
         journal.wait_for("resource.started", |event| event["data"]["address"] == "bed_thing.slow");
         wait::fact("the creation to begin", || (self.created("slow") == 1).then_some(()));
+    }
+
+    /// Every act of the provider, in order.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.ledger.entries()
     }
 
     pub(crate) fn created(&self, name: &str) -> usize {

@@ -123,8 +123,7 @@ impl Person {
     /// What they were told about a lock that may still bear the name of their last reclaim.
     pub(super) fn was_told(&self) -> bool {
         match &self.ended {
-            None => true,
-            Some(End::Unknown { .. }) => true,
+            None | Some(End::Unknown { .. }) => true,
             Some(End::Reclaimed(released)) => {
                 matches!(released, Released::Lost(_) | Released::Left(_) | Released::Unknown { .. })
             }

@@ -319,7 +319,7 @@ impl<F: Fortune> World<F> {
         let now = self.runs[run].now(self.now);
         for effect in self.runs[run].life.advance(input, now) {
             match effect {
-                Effect::Ask(ask) => self.send(Party::Run(run), ask),
+                Effect::Ask(ask) => self.send(Party::Run(run), &ask),
                 Effect::Claimed(Ok(claimed)) => {
                     self.seen.claims += 1;
                     if self.runs[run].stage == Stage::Claiming {
@@ -378,10 +378,10 @@ impl<F: Fortune> World<F> {
         self.plan_in(stopping, Event::Run(run, Act::Release));
     }
 
-    fn send(&mut self, from: Party, ask: Ask) {
+    fn send(&mut self, from: Party, ask: &Ask) {
         self.counter += 1;
         let request = self.counter;
-        let mut way = self.fortune.way(&ask);
+        let mut way = self.fortune.way(ask);
         self.away_until = self.away_until.max(self.now + way.outage);
         let doubled = way.arrivals.len() > 1;
         let late = way.arrivals.iter().any(|(there, _)| *there >= Timing::STANDARD.look_again_after());
@@ -395,7 +395,7 @@ impl<F: Fortune> World<F> {
                 if run.cut_off {
                     way.arrivals.clear();
                 }
-                if let Ask::Replace(record) = &ask {
+                if let Ask::Replace(record) = ask {
                     body = Some(run.writes(record));
                 }
                 // Only a claim has consequences after its sender has ended: everything else names what it is about.
@@ -504,7 +504,7 @@ impl<F: Fortune> World<F> {
         let number = self.person.number;
         for effect in effects {
             match effect {
-                reclaim::Effect::Ask(ask) => self.send(Party::Person(number), ask),
+                reclaim::Effect::Ask(ask) => self.send(Party::Person(number), &ask),
                 reclaim::Effect::Show(seen) => {
                     let holder = seen.record().holder().unwrap_or_default().to_owned();
                     let typing = self.fortune.types();

@@ -8,9 +8,6 @@ mod people;
 mod window;
 mod wire;
 
-use std::fs;
-use std::path::PathBuf;
-
 use serde_json::Value;
 
 use crate::bed::terminal::Seat;
@@ -41,18 +38,8 @@ fn left_by_alice() -> (Rig, Value) {
 fn command(rig: &Rig) -> Dcctl {
     rig.bed
         .dcctl(["instances", "reclaim", "--kube-context", "bed"])
-        .env("DCCTL_TEST_SUSPENDED", suspended(rig))
+        .env("BED_SUSPENDED", rig.suspended())
         .env("TERM", "xterm")
-}
-
-fn suspended(rig: &Rig) -> PathBuf {
-    rig.bed.file("suspended")
-}
-
-/// The machine was suspended for this long.
-fn suspend(rig: &Rig, seconds: u64) {
-    let next = rig.bed.write("suspended.next", &seconds.to_string());
-    fs::rename(next, suspended(rig)).expect("the test's folder can be written");
 }
 
 /// Sits down, and is asked.

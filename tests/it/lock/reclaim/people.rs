@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::bed::terminal::{CTRL_C, CTRL_D, Seat};
 use crate::bed::{Fault, Gate, Proxy, Rule};
 use crate::lock::reclaim::{
-    ALICE, QUESTION, asked, asked_by, assert_untouched, checking, checking_by, command, left_by_alice, suspend,
+    ALICE, QUESTION, asked, asked_by, assert_untouched, checking, checking_by, command, left_by_alice,
 };
 use crate::lock::rig::{LEASE, Rig};
 
@@ -153,7 +153,7 @@ fn who_may_not_read_or_take_the_lock_is_told_so_in_the_api_server_s_own_words() 
     rig.bed.api().create(&format!("{rbac}/clusterroles"), &role).expect("the bed may do everything");
     rig.bed.api().create(&format!("{rbac}/clusterrolebindings"), &binding).expect("the bed may do everything");
     let seat = checking_by(nobody());
-    suspend(&rig, 66);
+    rig.suspend(66);
     let screen = seat.expect_code(5);
     assert!(screen.contains(&sentence("update")), "{screen}");
     assert!(screen.contains("the lock was not taken, and nothing was changed"), "{screen}");

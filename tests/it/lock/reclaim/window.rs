@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::bed::terminal::Seat;
 use crate::bed::wait;
 use crate::lock::reclaim::{
-    ALICE, CHECKING, FREE, LONG_AGO, QUESTION, UNCHANGED, asked, asked_by, checking, command, left_by_alice, suspend,
+    ALICE, CHECKING, FREE, LONG_AGO, QUESTION, UNCHANGED, asked, asked_by, checking, command, left_by_alice,
 };
 use crate::lock::rig::{LEASE, LEASES, Rig, holder_parts};
 
@@ -35,7 +35,7 @@ fn the_lock_of_a_killed_run_is_free_after_the_real_wait() {
     let elsewhere = rig.bed.file("another-home");
     fs::create_dir(&elsewhere).expect("the test's folder can be written");
     let file = |path| File::create(path).expect("the test's folder can be written");
-    let dcctl = command(&rig).without("DCCTL_TEST_SUSPENDED").env("HOME", &elsewhere);
+    let dcctl = command(&rig).without("BED_SUSPENDED").env("HOME", &elsewhere);
     let seat = Seat::take_redirected(dcctl, file(&stdout), file(&stderr));
     seat.wait_for(QUESTION);
     let screen = seat.screen();
@@ -101,11 +101,11 @@ fn whatever_changes_while_the_person_types_or_in_the_window_makes_it_refuse() {
     ] {
         let seat = checking(&rig);
         let changed = merge(&fields);
-        suspend(&rig, 66);
+        rig.suspend(66);
         let screen = seat.expect_code(24);
         assert!(screen.contains(said) && screen.contains("it was left alone"), "{said}: {screen}");
         assert_eq!(rig.lease(), Some(changed));
-        fs::remove_file(rig.bed.file("suspended")).expect("it is there");
+        fs::remove_file(rig.suspended()).expect("it is there");
     }
     assert_eq!(rig.writes_of("admin"), Vec::<String>::new());
 }
@@ -123,7 +123,7 @@ fn a_lock_that_is_given_back_in_the_window_is_free_and_nothing_is_refused() {
     let seat = checking(&rig);
     rig.bed.api().delete(LEASE).expect("the bed may do everything");
     let renewed = rig.other_holds(ALICE, "2020-01-01T00:00:10.000000Z");
-    suspend(&rig, 66);
+    rig.suspend(66);
     seat.expect_code(24);
     assert_eq!(rig.lease(), Some(renewed));
 }
@@ -142,10 +142,10 @@ fn an_absurd_validity_is_capped_at_ten_minutes_and_that_is_said() {
     seat.wait_for("the Lease claims to be valid for 596523h14m; more than 10m0s is not believed");
     seat.wait_for(UNCHANGED);
     // A window of 60 s would be over now.
-    suspend(&rig, 560);
+    rig.suspend(560);
     seat.wait_for(" 40s to go");
     assert_eq!(rig.lease(), Some(before));
-    suspend(&rig, 606);
+    rig.suspend(606);
     assert!(seat.expect_code(0).ends_with(&format!("{FREE}\n")));
     assert_eq!(rig.lease(), None);
 }

@@ -4,9 +4,7 @@ use serde_json::{Value, json};
 
 use crate::bed::terminal::CTRL_C;
 use crate::bed::{Fault, Gate, Proxy, Rule, wait};
-use crate::lock::reclaim::{
-    ALICE, FREE, assert_untouched, checking_behind, checking_by, command, left_by_alice, suspend,
-};
+use crate::lock::reclaim::{ALICE, FREE, assert_untouched, checking_behind, checking_by, command, left_by_alice};
 use crate::lock::rig::{LEASE, holder_parts, text};
 
 fn puts() -> Rule {
@@ -33,7 +31,7 @@ fn from_the_take_on_ctrl_c_waits_until_the_lock_is_given_back() {
     let gate = Gate::new();
     proxy.add(deletes().request(Fault::Hold(gate.clone())));
     let seat = checking_behind(&rig, &proxy);
-    suspend(&rig, 66);
+    rig.suspend(66);
     gate.wait_for(1);
 
     let taken = rig.lease().expect("it is ours now");
@@ -65,7 +63,7 @@ fn a_renewal_between_the_last_look_and_the_take_is_never_overwritten() {
     let gate = Gate::new();
     proxy.add(puts().request(Fault::Hold(gate.clone())));
     let seat = checking_behind(&rig, &proxy);
-    suspend(&rig, 66);
+    rig.suspend(66);
     gate.wait_for(1);
     let renewed = json!({ "spec": { "renewTime": "2020-01-01T00:00:10.000000Z" } });
     let renewed = rig.bed.api().merge(LEASE, &renewed).expect("the bed may do everything");
@@ -92,7 +90,7 @@ fn a_take_or_a_release_without_an_answer_is_settled_and_the_lock_is_free() {
         let proxy = Proxy::start(&rig.bed);
         proxy.add(rule);
         let seat = checking_behind(&rig, &proxy);
-        suspend(&rig, 66);
+        rig.suspend(66);
         let screen = seat.expect_code(0);
         assert!(screen.ends_with(&format!("{FREE}\n")), "{what}: {screen}");
         assert_eq!(rig.lease(), None, "{what}");
@@ -108,7 +106,7 @@ fn an_interrupted_take_that_lands_late_is_given_back() {
     let gate = Gate::new();
     proxy.add(puts().nth(1).request(Fault::Hold(gate.clone())));
     let seat = checking_behind(&rig, &proxy);
-    suspend(&rig, 66);
+    rig.suspend(66);
     gate.wait_for(1);
     seat.press(CTRL_C);
     seat.wait_for("too late to stop");
@@ -131,7 +129,7 @@ fn an_interrupted_take_that_never_lands_changed_nothing() {
     let proxy = Proxy::start(&rig.bed);
     proxy.add(puts().request(Fault::HalfOpen));
     let seat = checking_behind(&rig, &proxy);
-    suspend(&rig, 66);
+    rig.suspend(66);
     wait::fact("the take", || proxy.seen().iter().any(|seen| seen.method == "PUT").then_some(()));
     seat.press(CTRL_C);
     let screen = seat.expect_code(10);
@@ -147,12 +145,12 @@ fn what_cannot_be_told_is_said_with_the_identity_to_look_for() {
     let gate = Gate::new();
     proxy.add(puts().request(Fault::Hold(gate.clone())));
     let seat = checking_behind(&rig, &proxy);
-    suspend(&rig, 66);
+    rig.suspend(66);
     // The take is under way, and from here on nothing can be read any more.
     gate.wait_for(1);
     proxy.add(Rule::on("GET", LEASE).request(Fault::Drop));
     seat.wait_for("the API server did not answer to that; looking what came of it");
-    suspend(&rig, 126);
+    rig.suspend(126);
     let screen = seat.expect_code(12);
     gate.open();
     let holder = wait::fact("the take to land", || rig.holder().filter(|holder| holder != ALICE));
@@ -167,7 +165,7 @@ fn a_lease_that_may_not_be_deleted_is_emptied_which_is_free_too() {
     let proxy = Proxy::start(&rig.bed);
     proxy.add(deletes().request(Fault::Answer(403, status(403, "Forbidden"))));
     let seat = checking_behind(&rig, &proxy);
-    suspend(&rig, 66);
+    rig.suspend(66);
     let screen = seat.expect_code(0);
     assert!(screen.contains(FREE) && screen.contains("its Lease stays, with nobody in it"), "{screen}");
     assert_eq!(rig.holder().as_deref(), Some(""));
@@ -179,7 +177,7 @@ fn a_lock_that_was_taken_and_cannot_be_given_back_is_said_to_be_left() {
     let keep = json!({ "metadata": { "finalizers": ["example.com/keep"] } });
     rig.bed.api().merge(LEASE, &keep).expect("the bed may do everything");
     let seat = checking_by(command(&rig));
-    suspend(&rig, 66);
+    rig.suspend(66);
     let screen = seat.expect_code(12);
     assert!(screen.contains("the lock was taken, and could not be given back"), "{screen}");
     assert!(screen.contains("example.com/keep"), "{screen}");

@@ -1,0 +1,220 @@
+//! What a run depends on is gone in the middle of it: its directory, its journal, its supervisor. What is said is what
+//! was seen, and the front ends as the supervisor did.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+
+use crate::bed::dcctl::{Finished, Journal};
+use crate::bed::disk::SmallDisk;
+use crate::bed::{Bed, Dcctl, Fault, Gate, Proxy, Rule, wait};
+use crate::lock::rig::Rig;
+
+/// The instance of every run here.
+const INSTANCE: &str = "one";
+
+/// The processes of a test whose command line has this word.
+fn with_word(bed: &Bed, word: &str) -> Vec<Pid> {
+    let says = |pid: &Pid| {
+        let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|said| said == word.as_bytes())
+    };
+    bed.mark().pids().into_iter().filter(says).collect()
+}
+
+/// Kills the supervisor of the one run of a test.
+fn kill_supervisor(bed: &Bed) {
+    let pid = wait::fact("the supervisor to be there", || with_word(bed, "__supervise").pop());
+    rustix::process::kill_process(pid, Signal::KILL).expect("it is the test's own");
+}
+
+/// A run in a directory that the test knows.
+fn in_directory(rig: &Rig, name: &str) -> (Dcctl, PathBuf) {
+    let run_dir = rig.bed.file(name);
+    (rig.bootstrap(INSTANCE).arg("--run-dir").arg(&run_dir), run_dir)
+}
+
+/// The last line that was shown is the supervisor's verdict, and the front ended with its code.
+#[track_caller]
+fn assert_the_supervisors_verdict(finished: &Finished, code: i32) -> Value {
+    let verdict = finished.verdict()["data"].clone();
+    assert_eq!(verdict["exit_code"], code, "{verdict}\n{}", finished.stderr);
+    assert_eq!(finished.code(), Some(code), "{verdict}\n{}", finished.stderr);
+    assert_ne!(verdict["failure"]["code"], "supervisor.killed", "{verdict}");
+    verdict
+}
+
+/// Removes a folder that is written to meanwhile.
+fn remove(folder: &Path) {
+    wait::fact("the folder to be gone", || {
+        let _ = fs::remove_dir_all(folder);
+        (!folder.exists()).then_some(())
+    });
+}
+
+#[test]
+fn a_run_whose_directory_is_deleted_ends_with_the_verdict_of_its_supervisor() {
+    let rig = Rig::new().gated();
+    let gate = rig.gate(INSTANCE);
+    let (run, run_dir) = in_directory(&rig, "run");
+    let run = run.start();
+    run.wait_for("process.started", |event| event["data"]["program"] == "verify: It works");
+    remove(&run_dir);
+    gate.open(0);
+    let verdict = assert_the_supervisors_verdict(&run.finish(), 0);
+    assert_eq!(verdict["lock"], "released", "{verdict}");
+    assert!(!verdict["kept"].to_string().contains("the run directory"), "{verdict}");
+    assert_eq!(rig.holder(), None);
+}
+
+#[test]
+fn a_stop_of_a_run_whose_directory_is_deleted_is_told_as_the_stop_that_it_is() {
+    let rig = Rig::new().slow_thing(600.0);
+    let (run, run_dir) = in_directory(&rig, "run");
+    let run = run.start();
+    rig.wait_until_in_flight(&run);
+    remove(&run_dir);
+    run.signal(Signal::TERM);
+    let finished = run.finish();
+    let code = finished.code().expect("it ended by itself");
+    assert!([10, 11].contains(&code), "{}\n{}", finished.stdout, finished.stderr);
+    let verdict = assert_the_supervisors_verdict(&finished, code);
+    assert_eq!((&verdict["outcome"], &verdict["lock"]), (&"stopped".into(), &"released".into()), "{verdict}");
+    assert_eq!(rig.holder(), None);
+}
+
+#[test]
+fn a_verdict_that_the_full_disk_does_not_take_is_shown_all_the_same() {
+    let rig = Rig::new().checked("read status < \"$GATE\" && seq 100000 101999");
+    let gate = rig.gate(INSTANCE);
+    let Some(disk) = SmallDisk::mount(&rig.bed.file("disk"), 1024, "") else { return };
+    let run_dir = disk.path().join("run");
+    let elsewhere = rig.bed.file("elsewhere");
+    for folder in [&run_dir, &elsewhere] {
+        fs::create_dir_all(folder).expect("the test's folder can be written");
+    }
+    // What tools print has room; what the run says has none.
+    symlink(&elsewhere, run_dir.join("output")).expect("the test's folder can be written");
+    let run = rig.bootstrap(INSTANCE).arg("--run-dir").arg(&run_dir).env("GATE", gate.path()).start();
+    run.wait_for("process.started", |event| event["data"]["program"] == "verify: It works");
+    fs::remove_file(run_dir.join("ballast")).expect("a run has some");
+    let filled = fs::write(disk.path().join("fill"), vec![0; 1 << 20]).expect_err("it is larger than the disk");
+    assert_eq!(filled.kind(), std::io::ErrorKind::StorageFull);
+    gate.open(0);
+    let finished = run.finish();
+    let verdict = assert_the_supervisors_verdict(&finished, 0);
+    assert_eq!(verdict["lock"], "released", "{verdict}");
+    let journal = Journal::at(run_dir.join("events.jsonl")).events();
+    assert!(journal.iter().all(|event| event["type"] != "run.finished"), "the disk was not full");
+    assert!(finished.events().len() > journal.len() + 1500, "what had no room was not shown");
+}
+
+#[test]
+fn a_journal_that_cannot_be_made_is_a_refusal_whoever_notices_it() {
+    let rig = Rig::new();
+    let cases = [
+        // The front cannot.
+        ("nowhere", "missing/journal"),
+        // The front can, from its own working folder; the supervisor works in the run directory.
+        ("elsewhere", "/proc/self/cwd/there/journal"),
+    ];
+    fs::create_dir_all(rig.bed.file("there")).expect("the test's folder can be written");
+    for (name, target) in cases {
+        let (run, run_dir) = in_directory(&rig, name);
+        fs::create_dir_all(&run_dir).expect("the test's folder can be written");
+        symlink(target, run_dir.join("events.jsonl")).expect("the test's folder can be written");
+        let finished = run.with_junit().run().expect_code(4);
+        let verdict = finished.verdict()["data"].clone();
+        assert_eq!(verdict["failure"]["code"], "surroundings.run_dir", "{verdict}");
+        assert_eq!((&verdict["outcome"], &verdict["lock"]), (&"refused".into(), &"never_taken".into()), "{verdict}");
+        let message = verdict["failure"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("events.jsonl cannot be written"), "{verdict}");
+        assert_eq!(finished.junit().only_bad().result, "error");
+        assert!(!run_dir.join("kubeconfig").exists(), "a run that did not begin left its credentials");
+        assert_eq!(rig.holder(), None);
+    }
+}
+
+#[test]
+fn a_supervisor_that_is_killed_before_its_first_word_leaves_a_whole_journal() {
+    let rig = Rig::new();
+    let (run, run_dir) = in_directory(&rig, "run");
+    // The front makes a file; what the supervisor finds under the same name is a pipe that nobody reads.
+    symlink("/proc/self/cwd/there/journal", {
+        fs::create_dir_all(run_dir.join("there")).expect("the test's folder can be written");
+        run_dir.join("events.jsonl")
+    })
+    .expect("the test's folder can be written");
+    fs::create_dir_all(rig.bed.file("there")).expect("the test's folder can be written");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, run_dir.join("there/journal"), mode).expect("a pipe can be made");
+    let run = run.with_junit().start();
+    wait::fact("the front's file", || rig.bed.file("there/journal").exists().then_some(()));
+    kill_supervisor(&rig.bed);
+    let finished = run.finish().expect_code(1);
+    let events = finished.events();
+    let kinds: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
+    assert_eq!(kinds, ["run.started", "run.planned", "run.finished"]);
+    let verdict = &events[2]["data"];
+    assert_eq!(verdict["failure"]["code"], "supervisor.killed", "{verdict}");
+    assert_eq!(verdict["counts"]["steps"]["skipped"], 9, "{verdict}");
+    assert_ne!(verdict["lock"], "left", "{verdict}");
+    assert_eq!(Journal::at(rig.bed.file("there/journal")).events(), events);
+    assert_eq!(finished.junit().with("error").len(), 1);
+    assert!(!run_dir.join("kubeconfig").exists(), "the credentials were left");
+}
+
+#[test]
+fn whoever_says_the_verdict_of_a_killed_supervisor_removes_the_credentials() {
+    let rig = Rig::new();
+    let (proxy, gate) = (Proxy::start(&rig.bed), Gate::new());
+    proxy.add(Rule::on("GET", "/leases/dcctl").request(Fault::Hold(gate.clone())));
+    let (run, run_dir) = in_directory(&rig, "run");
+    let run = run.with_kubeconfig(&proxy.kubeconfig("admin")).start();
+    gate.wait_for(1);
+    let secret = run_dir.join("private/secret");
+    fs::create_dir_all(run_dir.join("private")).and_then(|()| fs::write(&secret, "")).expect("it can be written");
+    assert!(run_dir.join("kubeconfig").exists());
+    kill_supervisor(&rig.bed);
+    let finished = run.finish().expect_code(1);
+    let verdict = &finished.verdict()["data"];
+    assert_eq!(verdict["failure"]["code"], "supervisor.killed", "{verdict}");
+    for name in ["kubeconfig", "private", "ballast"] {
+        assert!(!run_dir.join(name).exists(), "{name} was left");
+    }
+}
+
+#[test]
+fn credentials_that_a_tool_still_reads_stay_and_are_named() {
+    let rig = Rig::new().gated();
+    let gate = rig.gate(INSTANCE);
+    let (run, run_dir) = in_directory(&rig, "run");
+    let run = run.start();
+    run.wait_for("process.started", |event| event["data"]["program"] == "verify: It works");
+    kill_supervisor(&rig.bed);
+    let finished = run.finish().expect_code(1);
+    let verdict = &finished.verdict()["data"];
+    let kubeconfig = run_dir.join("kubeconfig");
+    assert!(kubeconfig.exists(), "a tool at work lost its credentials");
+    let named = |what: &Value| what.to_string().contains(&*kubeconfig.to_string_lossy());
+    assert!(named(&verdict["kept"]) && named(&verdict["next"]), "{verdict}");
+    let causes = verdict["failure"]["causes"].to_string();
+    assert!(causes.contains("verify: It works") && causes.contains("may still be at work"), "{verdict}");
+    gate.open(0);
+}
+
+#[test]
+fn a_log_of_the_supervisor_that_takes_no_line_ends_nothing() {
+    let rig = Rig::new().slow_thing(0.0);
+    let (run, run_dir) = in_directory(&rig, "run");
+    // A record that cannot be written is a line of the log.
+    fs::create_dir_all(run_dir.join("tools/tofu-init")).expect("the test's folder can be written");
+    symlink("/dev/full", run_dir.join("supervisor.log")).expect("the test's folder can be written");
+    let finished = run.run();
+    let verdict = assert_the_supervisors_verdict(&finished, 0);
+    assert_eq!(verdict["lock"], "released", "{verdict}");
+    assert_eq!(rig.holder(), None);
+}
