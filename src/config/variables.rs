@@ -202,7 +202,7 @@ impl fmt::Debug for Given {
             .field("line", &line)
             .field("files", &files)
             .field("environment", &self.environment)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

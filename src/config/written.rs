@@ -31,10 +31,17 @@ pub(crate) fn identity(tree: &Node, reader: &mut Reader<'_>) -> Option<(String, 
         (Kind::Map(_), Some(other), _) if other != KIND => {
             Some((Some("kind"), format!("this is not a bundle but `{}`; {wanted}", other.escape_debug())))
         }
-        (Kind::Map(_), _, _)
-        | (Kind::Bool(_) | Kind::Number(_) | Kind::Text(_) | Kind::Untyped(_) | Kind::List(_) | Kind::Open, _, _) => {
-            Some((None, format!("this is not a bundle; {wanted}")))
-        }
+        (
+            Kind::Map(_)
+            | Kind::Bool(_)
+            | Kind::Number(_)
+            | Kind::Text(_)
+            | Kind::Untyped(_)
+            | Kind::List(_)
+            | Kind::Open,
+            _,
+            _,
+        ) => Some((None, format!("this is not a bundle; {wanted}"))),
     };
     if let Some((key, what)) = wrong {
         let node = key.and_then(|key| tree.get(key)).unwrap_or(tree);

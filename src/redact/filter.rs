@@ -272,7 +272,9 @@ impl Hasher for Scattered {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
     }
 
     fn write_u32(&mut self, key: u32) {

@@ -77,8 +77,13 @@ fn is_armour(line: &str) -> bool {
     line.starts_with("-----BEGIN ") || line.starts_with("-----END ")
 }
 
+/// The spellings of some numbers in a row.
+fn each<T: Copy>(numbers: &[T], spell: impl Fn(T) -> String) -> String {
+    numbers.iter().flat_map(|number| spell(*number).into_bytes()).map(char::from).collect()
+}
+
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    each(bytes, |byte| format!("{byte:02x}"))
 }
 
 /// Base64 of the value inside something longer (`user:password`), in both alphabets, whole or in lines of any length.
@@ -174,17 +179,16 @@ pub(super) fn ways(character: char) -> BTreeSet<String> {
     let units = character.encode_utf16(&mut units);
     let mut bytes = [0; 4];
     let bytes = character.encode_utf8(&mut bytes).as_bytes();
-    let each_byte = |spell: &dyn Fn(u8) -> String| bytes.iter().map(|byte| spell(*byte)).collect::<String>();
     // By its number, with hexadecimal digits of both cases.
     let numbered = [
-        units.iter().map(|unit| format!("\\u{unit:04x}")).collect(),
-        units.iter().map(|unit| format!("%u{unit:04x}")).collect(),
+        each(units, |unit| format!("\\u{unit:04x}")),
+        each(units, |unit| format!("%u{unit:04x}")),
         format!("\\u{{{code:x}}}"),
         format!("\\U{code:08x}"),
         format!("&#x{code:x};"),
         format!("&#x{code:04x};"),
-        each_byte(&|byte| format!("\\x{byte:02x}")),
-        each_byte(&|byte| format!("%{byte:02x}")),
+        each(bytes, |byte| format!("\\x{byte:02x}")),
+        each(bytes, |byte| format!("%{byte:02x}")),
     ];
     ways.extend(numbered.iter().flat_map(|way| [way.clone(), with_capital_digits(way)]));
     if code < 0x100 {
@@ -195,7 +199,7 @@ pub(super) fn ways(character: char) -> BTreeSet<String> {
             format!("%{code:02X}"),
         ]);
     }
-    ways.insert(each_byte(&|byte| format!("\\{byte:03o}")));
+    ways.insert(each(bytes, |byte| format!("\\{byte:03o}")));
     ways.extend([format!("&#{code};"), format!("&#{code:03};")]);
     ways.extend(names(character).iter().map(|name| (*name).to_owned()));
     ways

@@ -74,7 +74,9 @@ impl Redactor {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.names.insert(name.to_owned());
         if known.values.insert(value.to_owned()) {
-            forms::needles(value).iter().for_each(|needle| known.filter.insert(needle));
+            for needle in &forms::needles(value) {
+                known.filter.insert(needle);
+            }
         }
         Added::Kept
     }

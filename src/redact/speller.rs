@@ -158,7 +158,9 @@ impl Speller {
         // No spelling has no bytes, so no more marks than bytes matter.
         for mark in marks.iter().take(BEGINNING) {
             let mut longer = BTreeSet::new();
-            grown.iter().for_each(|stem| self.grow(*stem, *mark, &mut longer));
+            for stem in grown {
+                self.grow(stem, *mark, &mut longer);
+            }
             grown = longer;
         }
         grown.into_iter().filter(|stem| stem.length == BEGINNING).map(|stem| stem.bytes).collect()

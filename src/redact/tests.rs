@@ -172,7 +172,10 @@ fn encoded_text_that_was_broken_into_lines_keeps_less_than_six_bytes_of_the_secr
 }
 
 fn hex(text: &str) -> String {
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+    text.bytes()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]))
+        .collect()
 }
 
 #[test]

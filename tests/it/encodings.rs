@@ -122,7 +122,7 @@ fn the_encodings_are_what_their_names_say() {
     let encoded = encoded(&["a \"b\"/<é>".to_owned()]);
     let text = |name: &str| {
         let found = encoded.iter().find(|[_, known, _]| known == name);
-        found.map(|[_, _, text]| text.as_str()).unwrap_or_else(|| panic!("no {name}"))
+        found.map_or_else(|| panic!("no {name}"), |[_, _, text]| text.as_str())
     };
     assert_eq!(text("percent, unreserved characters"), "a%20%22b%22%2F%3C%C3%A9%3E");
     assert_eq!(text("percent, a form, small digits"), "a+%22b%22%2f%3c%c3%a9%3e");

@@ -10,10 +10,7 @@ fn with_variables(count: usize) -> Place {
         .replace("vars: { mqtt_port: 1883, site: \"${instance}-site\" }\n", "vars:\n  mqtt_port: 1883\n  site: x\n");
     let (before, after) = text.split_once("verify:").expect("the good bundle has it");
     let after = format!("verify:{after}");
-    let mut variables = String::new();
-    for number in 0..count {
-        writeln!(variables, "  variable_{number}: 1").expect("a String takes every write");
-    }
+    let variables = (0..count).map(|number| format!("  variable_{number}: 1\n")).collect::<Vec<_>>().concat();
     text = format!("{before}{variables}{after}");
     Place::new(&text)
 }
@@ -50,7 +47,7 @@ fn a_long_value_that_is_used_again_and_again_is_refused() {
 
 #[test]
 fn of_many_mistakes_the_first_twenty_are_said_and_the_others_counted() {
-    let many: String = (0..3000).map(|number| format!("${{var.nte{number}}} ")).collect();
+    let many = (0..3000).map(|number| format!("${{var.nte{number}}} ")).collect::<Vec<_>>().concat();
     let text = GOOD.replace("host: \"${instance}.example.com\"", &format!("host: \"{many}\""));
     let said = Place::new(&text).said(&demo());
     assert!(said[0].contains("(the first of 3000 mistakes)"), "{}", said[0]);
@@ -61,7 +58,7 @@ fn of_many_mistakes_the_first_twenty_are_said_and_the_others_counted() {
 fn of_many_variables_that_nobody_asks_for_the_first_twenty_are_noted() {
     let place = Place::new(GOOD);
     let file = place.path("vars.yaml");
-    let text: String = (0..3000).map(|number| format!("unknown_{number}: 1\n")).collect();
+    let text = (0..3000).map(|number| format!("unknown_{number}: 1\n")).collect::<Vec<_>>().concat();
     std::fs::write(&file, format!("{text}note: \"1\"\n")).expect("a file");
     let mut inputs = demo();
     inputs.given = crate::config::Given::gather(
@@ -89,7 +86,7 @@ fn inputs_of(line: &[&str]) -> crate::config::Inputs {
 fn commands_and_chart_values_are_told_apart_by_their_names() {
     let command = "{ name: again, run: [sh] }";
     let commands = vec![command; 1000].join(", ");
-    let set: String = (0..1000).map(|number| format!("a{number}.b: 1, ")).collect();
+    let set = (0..1000).map(|number| format!("a{number}.b: 1, ")).collect::<Vec<_>>().concat();
     let text = GOOD
         .replace("verify: [", &format!("verify: [{commands}, "))
         .replace("set: { instance.id", &format!("set: {{ {set} a7: 2, instance.id"));

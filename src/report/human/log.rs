@@ -7,8 +7,9 @@ use crate::clock::human;
 use crate::event::facts::cluster::object;
 use crate::event::text::span;
 use crate::event::{
-    BusyManner, Diagnostic, Event, Level, LockBlocked, ReleaseManner, RunStarted, Seen, Severity, SignalEffect,
-    SignalReceived, StepFinished, StepOutcome, StepProgressed, StepStarted, StopCause, StopManner, StopRequested,
+    BusyManner, Diagnostic, Event, Level, LockBlocked, ObjectReady, ObjectWaiting, ReleaseManner, RunStarted, Seen,
+    Severity, SignalEffect, SignalReceived, StepFinished, StepOutcome, StepProgressed, StepStarted, StopCause,
+    StopManner, StopRequested,
 };
 use crate::report::human::resources::{CONTENT, Deed, InFlight, Objects, Resources, in_flight};
 use crate::report::human::row::{Row, Style, columns};
@@ -317,17 +318,10 @@ impl Step {
             }
             Event::ObjectApplied(applied) => self.objects.apply(applied),
             Event::ObjectWaiting(waiting) => {
-                let name = object(&waiting.kind, waiting.namespace.as_deref(), &waiting.name);
-                self.in_flight.set(&name, format!("waiting for {name} ({})", waiting.why), now);
+                self.wait(waiting, now);
                 Vec::new()
             }
-            Event::ObjectReady(ready) => {
-                let name = object(&ready.kind, ready.namespace.as_deref(), &ready.name);
-                let Some(since) = self.in_flight.end(&name) else { return Vec::new() };
-                let row = Row::new().indent(CONTENT).say(Style::Good, "✓ ").say(Style::Plain, &name);
-                let took = human(now.saturating_sub(since));
-                vec![row.say(Style::Plain, " is ready").say(Style::Dim, &format!(" ({took})"))]
-            }
+            Event::ObjectReady(ready) => self.ready(ready, now).into_iter().collect(),
             Event::ResourcePlanned(planned) => {
                 self.resources.plan(&planned.address, &planned.action);
                 Vec::new()
@@ -374,6 +368,20 @@ impl Step {
             | Event::NoteMade(_)
             | Event::ReportFailed(_) => Vec::new(),
         }
+    }
+
+    fn wait(&mut self, waiting: &ObjectWaiting, now: Duration) {
+        let name = object(&waiting.kind, waiting.namespace.as_deref(), &waiting.name);
+        self.in_flight.set(&name, format!("waiting for {name} ({})", waiting.why), now);
+    }
+
+    /// Only what was waited for is worth a line.
+    fn ready(&mut self, ready: &ObjectReady, now: Duration) -> Option<Row> {
+        let name = object(&ready.kind, ready.namespace.as_deref(), &ready.name);
+        let since = self.in_flight.end(&name)?;
+        let row = Row::new().indent(CONTENT).say(Style::Good, "✓ ").say(Style::Plain, &name);
+        let took = human(now.saturating_sub(since));
+        Some(row.say(Style::Plain, " is ready").say(Style::Dim, &format!(" ({took})")))
     }
 
     /// Still at work: on a terminal the live line says so already.

@@ -119,7 +119,7 @@ fn what_is_no_bundle_is_said_with_what_one_is() {
     told(&bed, || bootstrap(&bed, &text), 3, "config.bundle").never_began().says(&["notes.txt"]);
     let broken = bed.write("broken.tar.gz", "nothing of the kind\n");
     told(&bed, || bootstrap(&bed, &broken), 3, "config.bundle").never_began().says(&["broken.tar.gz"]);
-    let huge: String = (0..50_000).map(|number| format!("key{number}: 1\n")).collect();
+    let huge = (0..50_000).map(|number| format!("key{number}: 1\n")).collect::<Vec<_>>().concat();
     for (name, text, says) in [
         ("other", "apiVersion: v1\nkind: ConfigMap\n", "bundle.yaml:2:7: kind: this is not a bundle but `ConfigMap`"),
         ("newer", "apiVersion: dcctl.devicechain.io/v2\nkind: Bundle\nmetadata: { name: a, version: \"1\" }\n", "v2"),

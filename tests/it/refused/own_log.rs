@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::bed::dcctl::Finished;
+use crate::bed::{Bed, Fault, Proxy, Rule};
 use crate::refused::assert_nothing_secret;
 use crate::refused::failing::Rig;
 
@@ -17,7 +18,7 @@ fn log(finished: &Finished) -> String {
 fn the_supervisor_says_what_it_is_asked_to_and_tools_do_not_hear_of_it() {
     let rig = Rig::new("verify: [{ name: All is well, run: [./environment.sh] }]\n");
     rig.script("environment.sh", &format!("env >{}", rig.bed.file("environment").display()));
-    let run = || rig.bed.dcctl(["bootstrap", &rig.instance, "--bundle"]).arg(&rig.bundle);
+    let run = || rig.bed.dcctl(["bootstrap", &Bed::instance(), "--bundle"]).arg(&rig.bundle);
     let quiet = run().run().expect_code(0);
     assert_eq!(log(&quiet), "");
     let told = run().env("DCCTL_LOG", "warn,dcctl=debug").env("DCCTL_COLOR", "never").run().expect_code(0);
@@ -30,9 +31,14 @@ fn the_supervisor_says_what_it_is_asked_to_and_tools_do_not_hear_of_it() {
 #[test]
 fn however_much_it_says_no_secret_is_in_it() {
     let rig = Rig::new("");
+    // A proxy that repeats the credential in an answer which is none: the client's library logs it whole.
+    let token = &rig.bed.described().users["admin"].token;
+    let proxy = Proxy::start(&rig.bed);
+    let answer = Fault::Answer(403, format!("who is {token}?"));
+    proxy.add(Rule::on("GET", "/instances").nth(1).request(answer));
     let run = rig.bed.dcctl(["bootstrap", &rig.instance, "--bundle"]).arg(&rig.bundle).env("DCCTL_LOG", "trace");
-    let finished = run.run().expect_code(0);
+    let finished = run.with_kubeconfig(&proxy.kubeconfig("admin")).run();
     let log = log(&finished);
-    assert!(log.contains("TRACE"), "{log}");
+    assert!(log.contains("TRACE") && log.contains("who is [redacted]?"), "{log}");
     assert_nothing_secret(&rig.bed, &log);
 }
