@@ -64,6 +64,9 @@ codes! {
     VerifyFailed "verify.failed" 1 "author of the change"
         "A verify command of the bundle failed."
         "Read its output above.";
+    ExecFailed "exec.failed" 1 "author of the command"
+        "The command of `dcctl exec` did not end with status 0."
+        "Read what it printed; how it ended is in the verdict.";
     CommandFailed "command.failed" 1 "author of the change"
         "A program that the run started could not be started or supervised."
         "The message names the program and what the system said.";
@@ -85,9 +88,12 @@ codes! {
     OptionInvalid "config.option" 3 "caller"
         "The value of an option, or a combination of options, cannot be used."
         "The message names the option and what it takes.";
+    NestedRun "config.nested" 3 "caller"
+        "dcctl was started by a run of dcctl that holds the lock of the same cluster."
+        "What a run starts has the lock already: start the inner command without `dcctl exec`.";
     ToolMissing "surroundings.tool_missing" 4 "image owner"
         "A program that the run needs is not there."
-        "Install it, or name it with --tofu or --helm.";
+        "Install it; OpenTofu and Helm may be named with --tofu and --helm.";
     ToolUnsuitable "surroundings.tool_unsuitable" 4 "image owner"
         "A program that the run needs is too old, or is not what its name says."
         "The message names the version found and the oldest that works.";

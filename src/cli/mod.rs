@@ -7,8 +7,9 @@ mod options;
 mod salvage;
 
 pub use options::{
-    ApplyOptions, BootstrapArgs, Cli, Color, Command, ExplainArgs, InstallArgs, InstancesCommand, LockCommand,
-    LockStatusArgs, OnBusy, Output, ReclaimArgs, ReportOptions, StatusOutput, TargetOptions, Wait,
+    ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, ExecArgs, ExplainArgs, InstallArgs,
+    InstancesCommand, LockCommand, LockStatusArgs, OnBusy, Output, ReclaimArgs, ReportOptions, StatusOutput,
+    TargetOptions, Wait,
 };
 pub use salvage::Salvaged;
 

@@ -1,5 +1,6 @@
 //! The options themselves. Every option of a run has an environment variable `DCCTL_…`, so a CI system can set it once.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub enum Command {
     Install(InstallArgs),
     /// Build an instance in its own namespace
     Bootstrap(BootstrapArgs),
+    /// Run any command under the cluster's lock: `dcctl exec -- CMD [ARG…]`
+    Exec(ExecArgs),
     /// Look at the cluster's lock
     #[command(subcommand)]
     Lock(LockCommand),
@@ -95,6 +98,48 @@ pub struct BootstrapArgs {
     pub apply: ApplyOptions,
 }
 
+/// `dcctl exec`
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag that may be typed")]
+pub struct ExecArgs {
+    /// The command and its arguments; `--` comes before it
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub target: TargetOptions,
+
+    /// Say what would be run; take no lock and run nothing
+    #[arg(long, env = "DCCTL_DRY_RUN")]
+    pub dry_run: bool,
+
+    /// Let the command read this command's standard input, through a pipe [default: it reads nothing]
+    #[arg(long, env = "DCCTL_STDIN")]
+    pub stdin: bool,
+
+    /// End with the command's own exit status when its failure is all there is to tell; 128 and the number of the signal
+    /// if one ended it
+    #[arg(long, env = "DCCTL_PROPAGATE_EXIT_CODE")]
+    pub propagate_exit_code: bool,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub busy: BusyOptions,
+
+    /// How long a graceful stop may take, counted from the first request
+    #[arg(long, env = "DCCTL_STOP_AFTER", value_name = "DURATION", default_value = "20m", value_parser = duration)]
+    pub stop_after: Duration,
+
+    /// Keep the raw output of the command in the run directory
+    #[arg(long, env = "DCCTL_KEEP_OUTPUT")]
+    pub keep_output: bool,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub report: ReportOptions,
+}
+
 /// Which cluster.
 #[derive(Debug, Clone, Args)]
 pub struct TargetOptions {
@@ -150,14 +195,9 @@ pub struct ApplyOptions {
     #[arg(long, env = "DCCTL_NO_FORCE_CONFLICTS")]
     pub no_force_conflicts: bool,
 
-    /// Wait for the lock while another run holds it, for so long or until it is free. Also DCCTL_WAIT=30m or =forever
-    #[arg(long, env = "DCCTL_WAIT", value_name = "DURATION", num_args = 0..=1, require_equals = true,
-        default_missing_value = "forever", value_parser = wait)]
-    pub wait: Option<Wait>,
-
-    /// What to do when another run holds the lock, and still does after the wait [default: refuse]
-    #[arg(long, env = "DCCTL_ON_BUSY", value_enum, value_name = "MANNER")]
-    pub on_busy: Option<OnBusy>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub busy: BusyOptions,
 
     /// How long a graceful stop may take, counted from the first request
     #[arg(long, env = "DCCTL_STOP_AFTER", value_name = "DURATION", default_value = "20m", value_parser = duration)]
@@ -172,10 +212,23 @@ pub struct ApplyOptions {
     pub report: ReportOptions,
 }
 
+/// What a run does about a lock that another run holds.
+#[derive(Debug, Clone, Args)]
+pub struct BusyOptions {
+    /// Wait for the lock while another run holds it, for so long or until it is free. Also DCCTL_WAIT=30m or =forever
+    #[arg(long, env = "DCCTL_WAIT", value_name = "DURATION", num_args = 0..=1, require_equals = true,
+        default_missing_value = "forever", value_parser = wait)]
+    pub wait: Option<Wait>,
+
+    /// What to do when another run holds the lock, and still does after the wait [default: refuse]
+    #[arg(long, env = "DCCTL_ON_BUSY", value_enum, value_name = "MANNER")]
+    pub on_busy: Option<OnBusy>,
+}
+
 /// Where a run says what happens.
 #[derive(Debug, Clone, Args)]
 pub struct ReportOptions {
-    /// What standard output carries [default: human at a terminal, else jsonl]
+    /// What standard output carries [default: human at a terminal, else jsonl; for `exec` always human]
     #[arg(long, env = "DCCTL_OUTPUT", value_enum, value_name = "FORM")]
     pub output: Option<Output>,
 
@@ -249,7 +302,7 @@ pub enum StatusOutput {
     Json,
 }
 
-/// What a run does about a lock that another run holds.
+/// What a run does without the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnBusy {
     /// End, with exit code 20 or 21

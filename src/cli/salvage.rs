@@ -9,6 +9,10 @@ use std::path::PathBuf;
 
 use crate::cli::Output;
 
+/// Options that take no value. Every other one would take the word after it along.
+const TAKE_NO_VALUE: [&str; 8] =
+    ["build", "wait", "keep-output", "no-force-conflicts", "stdin", "propagate-exit-code", "help", "version"];
+
 /// The parts of a wrong command line that say where to report it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Salvaged {
@@ -33,6 +37,10 @@ impl Salvaged {
         let mut words = words.iter().skip(1).peekable();
         while let Some(word) = words.next() {
             let Some(text) = word.to_str() else { continue };
+            if text == "--" {
+                // What follows is another program's.
+                break;
+            }
             let Some(option) = text.strip_prefix("--") else {
                 if salvaged.verb.is_none() {
                     salvaged.verb = Some(text.to_owned());
@@ -52,7 +60,7 @@ impl Salvaged {
                 salvaged.keep(name, value);
             } else if value.is_none() && words.peek().is_some_and(|next| !next.to_string_lossy().starts_with('-')) {
                 // Most options take a value; without this the value would be read as the command or the instance.
-                if !matches!(name, "build" | "wait" | "keep-output" | "no-force-conflicts" | "help" | "version") {
+                if !TAKE_NO_VALUE.contains(&name) {
                     words.next();
                 }
             }

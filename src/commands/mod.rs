@@ -3,7 +3,9 @@
 //! This is the only room that opens standard output and standard error; everything below gets writers handed down.
 
 mod apply;
+mod attempt;
 mod console;
+mod exec;
 mod explain;
 mod lock_status;
 mod rbac;
@@ -69,6 +71,7 @@ impl Desk {
         match cli.command {
             Command::Install(args) => apply::install(self, args),
             Command::Bootstrap(args) => apply::bootstrap(self, args),
+            Command::Exec(args) => exec::exec(self, args),
             Command::Lock(LockCommand::Status(args)) => lock_status::status(self, &args),
             Command::Instances(InstancesCommand::Reclaim(args)) => reclaim::reclaim(self, args),
             Command::Explain(args) => explain::explain(&args),
@@ -85,24 +88,28 @@ impl Desk {
         let exit = failure.code.exit();
         let wants_reports = output.is_some() || events_file.is_some() || junit.is_some();
         let runs = |verb: &String| match verb.as_str() {
-            "install" | "bootstrap" => true,
+            "install" | "bootstrap" | "exec" => true,
             known => wants_reports && cli::command().find_subcommand(known).is_none(),
         };
         let Some(command) = verb.filter(runs) else {
             complain(&failure);
             return exit;
         };
-        let showing = terminal::showing(self, output, cli::Color::Auto);
+        let showing = match command.as_str() {
+            "exec" => terminal::showing_beside_a_command(self, output, cli::Color::Auto),
+            _ => terminal::showing(self, output, cli::Color::Auto),
+        };
         let refusal = Refusal {
             failure,
-            run: apply::new_run_id(),
+            run: attempt::new_run_id(),
             began: self.clock.now(),
             command,
             instance,
+            program: None,
             kube_context: None,
             mode: if dry_run { Mode::DryRun } else { Mode::Act },
-            events_file: apply::reportable("--events-file", events_file.as_deref()),
-            junit: apply::reportable("--junit", junit.as_deref()),
+            events_file: attempt::reportable("--events-file", events_file.as_deref()),
+            junit: attempt::reportable("--junit", junit.as_deref()),
             redactor: Redactor::default(),
         };
         refuse(&refusal, showing)

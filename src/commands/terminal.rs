@@ -1,11 +1,12 @@
 //! The terminal, if there is one: the only place that opens standard output and standard error.
 
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Read, Write};
+use std::os::fd::BorrowedFd;
 
 use crate::cli::{Color as Wanted, Output};
 use crate::commands::Desk;
 use crate::config::env::Color as Hint;
-use crate::front::{Form, Showing, Terminal};
+use crate::front::{Form, LineEnd, Ours, Showing, Streams, Terminal, Theirs};
 use crate::process;
 use crate::redact::Redactor;
 use crate::report::human::{Color, Options, Screen, ToolOutput};
@@ -23,6 +24,11 @@ pub(crate) fn stdout() -> Box<dyn Write + Send> {
 #[expect(clippy::disallowed_methods, reason = "this is the one place that opens standard error")]
 pub(crate) fn stderr() -> Box<dyn Write + Send> {
     Box::new(std::io::stderr())
+}
+
+/// Standard input.
+pub(crate) fn stdin() -> Box<dyn Read + Send> {
+    Box::new(std::io::stdin())
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one place that looks at standard output")]
@@ -43,7 +49,47 @@ pub(crate) fn showing(desk: &Desk, output: Option<Output>, color: Wanted) -> Sho
             output: ToolOutput::OnFailure,
         }),
     };
-    Showing { out: stdout(), complaints: stderr(), form, clock: desk.clock.clone(), width }
+    Showing { out: stdout(), complaints: stderr(), form, clock: desk.clock.clone(), width, streams: None }
+}
+
+/// How a run of one command is shown. For people its outputs are passed on as they are, and our own lines go to standard
+/// error, so standard output has the command's output and nothing else. That is what a command is run with, so it is the
+/// default, whatever standard output is.
+pub(crate) fn showing_beside_a_command(desk: &Desk, output: Option<Output>, color: Wanted) -> Showing {
+    match output.unwrap_or(Output::Human) {
+        Output::Jsonl => showing(desk, Some(Output::Jsonl), color),
+        Output::Human => {
+            let terminal = stderr_is_terminal();
+            let ended = LineEnd::default();
+            let shared = if is_same_place() { ended.clone() } else { LineEnd::default() };
+            let streams = Streams {
+                stdout: Box::new(Theirs::new(stdout(), &shared)),
+                stderr: Box::new(Theirs::new(stderr(), &ended)),
+            };
+            let form = Form::Human(Options {
+                color: if is_coloured(color, desk.environment.color(), terminal) { Color::On } else { Color::Off },
+                // A line that is drawn again and again would be drawn into what the command prints.
+                screen: Screen::Plain,
+                width: width_of(rustix::stdio::stderr()).unwrap_or(PLAIN_WIDTH),
+                output: ToolOutput::Elsewhere,
+            });
+            let out = Box::new(Ours::new(stderr(), &ended));
+            let clock = desk.clock.clone();
+            Showing { out, complaints: stderr(), form, clock, width: || None, streams: Some(streams) }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that looks at standard error")]
+fn stderr_is_terminal() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// Whether standard output and standard error are one file, pipe or terminal.
+fn is_same_place() -> bool {
+    let place = |descriptor| rustix::fs::fstat(descriptor).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    let stdout = place(rustix::stdio::stdout());
+    stdout.is_some() && stdout == place(rustix::stdio::stderr())
 }
 
 fn is_coloured(wanted: Wanted, hint: Hint, terminal: bool) -> bool {
@@ -56,7 +102,11 @@ fn is_coloured(wanted: Wanted, hint: Hint, terminal: bool) -> bool {
 
 /// The columns of the terminal that standard output is.
 fn width() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    width_of(rustix::stdio::stdout())
+}
+
+fn width_of(terminal: BorrowedFd<'_>) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
     (size.ws_col >= 20).then_some(usize::from(size.ws_col))
 }
 

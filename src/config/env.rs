@@ -12,6 +12,9 @@ use std::path::PathBuf;
 /// The prefix of a variable given by the environment: `DCCTL_VAR_mqtt_port` or `DCCTL_VAR_MQTT_PORT`.
 pub const VARIABLE_PREFIX: &str = "DCCTL_VAR_";
 
+/// The variable that marks everything a run starts: `<run>/<step>`.
+const RUN_TAG: &str = "DCCTL_RUN";
+
 /// The variable that says which of its own diagnostics the program writes: `debug`, or `warn,dcctl::lock=trace`.
 pub const LOG: &str = "DCCTL_LOG";
 
@@ -150,11 +153,28 @@ impl Environment {
     /// What tools start from: everything but what would change their meaning behind the bundle's back, or send them
     /// to another cluster than the one that is locked.
     pub fn for_tools(&self) -> ToolEnvironment {
+        self.without(changes_tools)
+    }
+
+    /// What a command starts from that is nobody's but the caller's: everything but our own options, what would send a
+    /// tool to another cluster than the one that is locked, and `TF_CLI_ARGS`.
+    pub fn for_command(&self) -> ToolEnvironment {
+        self.without(changes_clusters)
+    }
+
+    /// The id of the run that started this process, if one did.
+    pub fn outer_run(&self) -> Option<String> {
+        let (run, _) = self.text(RUN_TAG)?.split_once('/')?;
+        let is_id = run.len() == 16 && run.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_id.then(|| run.to_owned())
+    }
+
+    fn without(&self, drops: fn(&str) -> bool) -> ToolEnvironment {
         let mut kept = Vec::new();
         let mut dropped = Vec::new();
         for (name, value) in &self.variables {
             match (name.to_str(), value.to_str()) {
-                (Some(name), Some(value)) if !changes_tools(name) => kept.push((name.to_owned(), value.to_owned())),
+                (Some(name), Some(value)) if !drops(name) => kept.push((name.to_owned(), value.to_owned())),
                 _ => dropped.push(name.to_string_lossy().into_owned()),
             }
         }
@@ -196,22 +216,10 @@ fn is_worth_saying(name: &str) -> bool {
     !own_option && name != "KUBECONFIG"
 }
 
-/// Whether a variable would make a tool do something else than the bundle says. OpenTofu inserts `TF_CLI_ARGS`
-/// right behind its subcommand (`-destroy` there destroys everything); Helm and the providers for Kubernetes take a
-/// cluster, a context and credentials from theirs.
+/// Whether a variable would make a tool do something else than the bundle says.
 fn changes_tools(name: &str) -> bool {
-    const PREFIXES: [&str; 9] = [
-        "DCCTL_",
-        "TF_CLI_ARGS",
-        "TF_LOG",
-        "TF_VAR_",
-        "HELM_KUBE",
-        "KUBE_CONFIG",
-        "KUBE_CTX",
-        "KUBE_CLIENT_",
-        "KUBE_CLUSTER_",
-    ];
-    const NAMES: [&str; 19] = [
+    const PREFIXES: [&str; 2] = ["TF_LOG", "TF_VAR_"];
+    const NAMES: [&str; 11] = [
         "TF_WORKSPACE",
         "TF_DATA_DIR",
         "TF_REATTACH_PROVIDERS",
@@ -222,6 +230,18 @@ fn changes_tools(name: &str) -> bool {
         "HELM_DRIVER_SQL_CONNECTION_STRING",
         "HELM_NAMESPACE",
         "HELM_MAX_HISTORY",
+        "KUBE_NAMESPACE",
+    ];
+    changes_clusters(name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || NAMES.contains(&name)
+}
+
+/// Whether a variable would send a tool to another cluster than the one that is locked, or change what its command line
+/// says. Helm and the providers for Kubernetes take a cluster, a context and credentials from theirs; OpenTofu inserts
+/// `TF_CLI_ARGS` right behind its subcommand (`-destroy` there destroys everything).
+fn changes_clusters(name: &str) -> bool {
+    const PREFIXES: [&str; 7] =
+        ["DCCTL_", "TF_CLI_ARGS", "HELM_KUBE", "KUBE_CONFIG", "KUBE_CTX", "KUBE_CLIENT_", "KUBE_CLUSTER_"];
+    const NAMES: [&str; 8] = [
         "KUBECONFIG",
         "KUBERNETES_MASTER",
         "KUBE_HOST",
@@ -229,7 +249,6 @@ fn changes_tools(name: &str) -> bool {
         "KUBE_USER",
         "KUBE_PASSWORD",
         "KUBE_INSECURE",
-        "KUBE_NAMESPACE",
         "KUBE_TLS_SERVER_NAME",
     ];
     PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || NAMES.contains(&name)
@@ -346,6 +365,19 @@ mod tests {
             tools.dropped,
             ["DCCTL_VAR_PASSWORD", "HELM_KUBECONTEXT", "KUBE_HOST", "TF_CLI_ARGS_apply", "TF_VAR_name"]
         );
+        // A command is the caller's own: it keeps what says nothing about the cluster.
+        let command = environment.for_command();
+        assert!(command.kept.iter().any(|(name, _)| name == "TF_VAR_name"), "{command:?}");
+        assert_eq!(command.dropped, ["DCCTL_VAR_PASSWORD", "HELM_KUBECONTEXT", "KUBE_HOST", "TF_CLI_ARGS_apply"]);
+    }
+
+    #[test]
+    fn the_run_around_this_one_is_known_by_its_tag() {
+        let outer = |tag: &str| Environment::of([("DCCTL_RUN", tag)]).outer_run();
+        assert_eq!(outer("9f3c1a20b7e4d5c6/command"), Some("9f3c1a20b7e4d5c6".to_owned()));
+        for tag in ["", "9f3c1a20b7e4d5c6", "9f3c/command", "/tmp/runs/command", "9f3c1a20b7e4d5cx/command"] {
+            assert_eq!(outer(tag), None, "{tag}");
+        }
     }
 
     #[test]

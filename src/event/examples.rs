@@ -72,6 +72,7 @@ fn run_started() -> RunStarted {
         dcctl: "0.1.0".into(),
         command: "bootstrap".into(),
         instance: Some("demo".into()),
+        program: None,
         bundle: Some(BundleFact { name: "devicechain".into(), version: "0.9.2".into(), path: "demo".into() }),
         kube_context: Some("demo-cluster".into()),
         server: Some("https://127.0.0.1:6443".into()),
@@ -100,6 +101,7 @@ fn run_finished() -> RunFinished {
         outcome: RunOutcome::Failed,
         exit_code: 1,
         failure: Some(failed()),
+        command_end: None,
         lock: LockEnd::Released,
         holder: None,
         counts: Counts {

@@ -46,8 +46,8 @@ pub use crate::event::facts::resource::{
     ResourceCompleted, ResourceFailed, ResourcePlanned, ResourceProgressed, ResourceStarted,
 };
 pub use crate::event::facts::run::{
-    BundleFact, CiFact, Counts, Kept, PlannedStep, ResourceCounts, RunFinished, RunPlanned, RunStarted, StepCounts,
-    StopBudget,
+    BundleFact, CiFact, CommandEnd, Counts, Kept, PlannedStep, ResourceCounts, RunFinished, RunPlanned, RunStarted,
+    StepCounts, StopBudget,
 };
 pub use crate::event::facts::step::{InFlight, StepFinished, StepProgressed, StepStarted};
 pub use crate::event::facts::stop::{SignalEffect, SignalReceived, StopCause, StopManner, StopRequested};

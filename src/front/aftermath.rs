@@ -14,7 +14,7 @@ use crate::clock::{Clock, Instant};
 use crate::event::{self, BusyManner, Event, LockEnd, RunOutcome, Seen};
 use crate::failure::{Code, Failure};
 use crate::pipeline::Action;
-use crate::run::{Finished, GoingOn, Journal, Mode, Paths, Reports, Settled, Spec, Tally, Unwritten, Voice};
+use crate::run::{Finished, GoingOn, Journal, Mode, Paths, Purpose, Reports, Settled, Spec, Tally, Unwritten, Voice};
 
 /// How long the front waits for its own last lines to be written.
 const FLUSH: Duration = Duration::from_secs(5);
@@ -262,13 +262,22 @@ fn next(spec: &Spec, remains: &Remains, left: &Left) -> Vec<String> {
         let who = remains.holder.as_deref().unwrap_or("this run");
         next.push(format!("see with `dcctl lock status` whether the lock still names {who}: nobody renews it now"));
     }
-    match crate::run::look_first(&remains.unfinished()) {
-        Some(look) => next.extend([look, format!("run `dcctl {}` again", spec.subject())]),
-        None => {
-            next.push(format!("run `dcctl {}` again: it reconciles what was left half done", spec.subject()));
+    next.extend(again(spec, &remains.unfinished()));
+    next
+}
+
+/// How to go on. What a command of the caller's had done by then only a look can tell.
+fn again(spec: &Spec, unfinished: &[String]) -> Vec<String> {
+    let subject = spec.subject();
+    match (&spec.purpose, crate::run::look_first(unfinished)) {
+        (Purpose::Command(command), _) => {
+            vec![format!("look at what `{}` had done by then before you run it again", command.name())]
+        }
+        (Purpose::Bundle(_), Some(look)) => vec![look, format!("run `dcctl {subject}` again")],
+        (Purpose::Bundle(_), None) => {
+            vec![format!("run `dcctl {subject}` again: it reconciles what was left half done")]
         }
     }
-    next
 }
 
 fn finished(spec: &Spec, remains: Remains, left: Left, duration_ms: u64) -> event::RunFinished {
@@ -285,6 +294,7 @@ fn finished(spec: &Spec, remains: Remains, left: Left, duration_ms: u64) -> even
         outcome: RunOutcome::Failed,
         exit_code: failure.code.exit(),
         failure: Some(event::Failed::from(failure)),
+        command_end: None,
         lock: remains.lock,
         counts: remains.tally.counts(),
         unfinished: remains.unfinished(),

@@ -33,6 +33,16 @@ impl Follower {
         Follower { file, at: 0, watch, unread: Vec::new() }
     }
 
+    /// Wakes [`Follower::wait`] when one of these grows, too.
+    pub(crate) fn watch(&self, paths: &[&Path]) {
+        for path in paths {
+            if let Some(watch) = &self.watch {
+                // Without it the wait is bounded, as above.
+                let _ = inotify::add_watch(watch, *path, WatchFlags::MODIFY);
+            }
+        }
+    }
+
     /// The whole lines that are there now, each with its line feed. A torn last line waits for its rest.
     pub(crate) fn lines(&mut self) -> io::Result<Vec<String>> {
         let mut block = vec![0; BLOCK];

@@ -5,20 +5,26 @@
 //! to stop, which the supervisor sees by itself. Showing happens on a thread of its own ([`show`]), so a reader that
 //! stands still delays neither a request to stop nor the end.
 //!
+//! What the command of `dcctl exec` prints may be passed on beside what is shown ([`relay`]), and what the front reads may
+//! be copied to it ([`feed`]).
+//!
 //! There is one writer of the journal at a time. The front writes it before the supervisor starts ([`refuse()`]: a
 //! command that never became a run) and after it is gone without a verdict ([`aftermath`]).
 
 mod aftermath;
+mod feed;
 mod follow;
 mod refuse;
+mod relay;
 mod show;
 
 pub use refuse::{Refusal, refuse};
+pub use relay::{LineEnd, Ours, Streams, Theirs};
 pub use show::{Form, Showing};
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -28,9 +34,11 @@ use std::time::Duration;
 use crate::clock::{Clock, Instant};
 use crate::failure::{Code, Failure};
 use crate::front::aftermath::Gone;
+use crate::front::feed::Feed;
 use crate::front::follow::Follower;
+use crate::front::relay::Relay;
 use crate::front::show::Shown;
-use crate::run::{Answer, Asked, Ear, Finished, Link, Mouth, Spec, Started, Word, caught, drill};
+use crate::run::{Answer, Asked, Ear, Finished, Link, Mouth, Purpose, Spec, Started, Word, caught, drill};
 use crate::signal::{Kind, Signals, StopSignal};
 
 /// How often the supervisor is asked whether it is there.
@@ -55,7 +63,9 @@ pub struct Surroundings {
     /// The signals; armed before anything else was done.
     pub signals: Signals,
     /// Where complaints of the front itself go.
-    pub complaints: Box<dyn Write + Send>,
+    pub complaints: fn() -> Box<dyn Write + Send>,
+    /// Standard input, for a command that is to read it. Nothing else reads it.
+    pub input: fn() -> Box<dyn Read + Send>,
     /// Whether a person's Ctrl+C reaches this process from its terminal.
     pub terminal: Terminal,
 }
@@ -118,27 +128,30 @@ struct Supervisor<F> {
 /// Starts the supervisor and the showing. Without the spec it does nothing, so whatever goes wrong here, nothing is done.
 fn begin(
     spec: Spec,
-    showing: Showing,
+    mut showing: Showing,
     surroundings: Surroundings,
 ) -> Result<(Front, Shown, Supervisor<impl Future<Output = ()>>), Failure> {
     drill::at(&spec, "front.start");
-    let Surroundings { program, environment, clock, signals, complaints, terminal } = surroundings;
+    let Surroundings { program, environment, clock, signals, complaints, input, terminal } = surroundings;
     // Held from now on: whatever becomes of the folder, what was written can be read.
     let (journal, follower) = open(&spec.journal())?;
-    let Started { pid, socket, ended } = crate::run::start(&program, environment, &spec)?;
+    let relay = relay(&spec, showing.streams.take(), &follower)?;
+    let Started { pid, socket, ended, pipe } = crate::run::start(&program, environment, &spec)?;
     let link = Link::new(OwnedFd::from(socket)).map_err(|error| {
         let code = Code::Internal.unless_exhausted(&error);
         Failure::new(code, "the socket to the supervisor cannot be used").because(&error)
     })?;
     let (ear, mouth) = link.split();
-    let shown = show::start(follower, showing);
+    let shown = show::start(follower, showing, relay);
+    let feed = pipe.map(|pipe| Feed { input: input(), pipe, complaints: complaints() });
     let answered = clock.now();
     let front = Front {
         spec,
         clock,
         signals,
-        complaints,
+        complaints: complaints(),
         terminal,
+        feed,
         journal,
         ear: Some(ear),
         mouth,
@@ -159,12 +172,25 @@ fn open(path: &Path) -> Result<(File, Follower), Failure> {
     open().map_err(|error: std::io::Error| crate::run::unwritable(path, &error))
 }
 
+/// The way of the command's outputs, if it has one and they are to be passed on. `follower` is woken when they grow.
+fn relay(spec: &Spec, streams: Option<Streams>, follower: &Follower) -> Result<Option<Relay>, Failure> {
+    let (Purpose::Command(command), Some(streams)) = (&spec.purpose, streams) else { return Ok(None) };
+    let relay = Relay::open(command, spec.redactor(), streams).map_err(|error| {
+        let code = Code::RunDirUnusable.unless_exhausted(&error);
+        let sentence = format!("the run directory {} cannot be used", spec.run_dir.display());
+        Failure::new(code, sentence).because(&error)
+    })?;
+    follower.watch(&[&command.stdout, &command.stderr]);
+    Ok(Some(relay))
+}
+
 struct Front {
     spec: Spec,
     clock: Arc<dyn Clock>,
     signals: Signals,
     complaints: Box<dyn Write + Send>,
     terminal: Terminal,
+    feed: Option<Feed>,
     journal: File,
     ear: Option<Ear>,
     mouth: Mouth,
@@ -260,6 +286,11 @@ impl Front {
                 drill::at(&self.spec, "front.hello");
             }
             Answer::Pong => {}
+            Answer::Reads => {
+                if let Some(feed) = self.feed.take() {
+                    feed.start();
+                }
+            }
             Answer::NotBegun(failure) => self.heard.not_begun = Some(failure),
             Answer::Finished(finished) => self.heard.finished = Some(finished),
         }

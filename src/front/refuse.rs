@@ -28,6 +28,8 @@ pub struct Refusal {
     pub command: String,
     /// Its instance.
     pub instance: Option<String>,
+    /// The program that `exec` would have run.
+    pub program: Option<String>,
     /// The kubeconfig's name for the cluster, if it got so far.
     pub kube_context: Option<String>,
     /// Whether it was to be a dry run.
@@ -73,8 +75,8 @@ pub fn refuse(refusal: &Refusal, mut showing: Showing) -> u8 {
 fn events(refusal: &Refusal, verdict: &Verdict, clock: &dyn Clock) -> [Event; 3] {
     let Failure { code, hints, .. } = &refusal.failure;
     let dry_run = refusal.mode == crate::run::Mode::DryRun;
-    let subject = match &refusal.instance {
-        Some(instance) => format!("{} {instance}", refusal.command),
+    let subject = match refusal.instance.as_ref().or(refusal.program.as_ref()) {
+        Some(object) => format!("{} {object}", refusal.command),
         None => refusal.command.clone(),
     };
     [
@@ -84,6 +86,7 @@ fn events(refusal: &Refusal, verdict: &Verdict, clock: &dyn Clock) -> [Event; 3]
             dcctl: env!("CARGO_PKG_VERSION").to_owned(),
             command: refusal.command.clone(),
             instance: refusal.instance.clone(),
+            program: refusal.program.clone(),
             bundle: None,
             kube_context: refusal.kube_context.clone(),
             server: None,
@@ -99,6 +102,7 @@ fn events(refusal: &Refusal, verdict: &Verdict, clock: &dyn Clock) -> [Event; 3]
             outcome: verdict.outcome,
             exit_code: verdict.exit(),
             failure: Some(event::Failed::from(&refusal.failure)),
+            command_end: None,
             lock: LockEnd::NeverTaken,
             holder: None,
             counts: event::Counts::default(),

@@ -15,6 +15,8 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 use crate::event::{Event, Seen};
 use crate::front::follow::Follower;
+use crate::front::relay::{Relay, Streams};
+use crate::pipeline::Action;
 use crate::report::human::{Human, Options, Screen};
 use crate::report::jsonl::Jsonl;
 
@@ -44,6 +46,8 @@ pub struct Showing {
     pub clock: Arc<dyn Clock>,
     /// The width of the terminal, asked again before each redraw.
     pub width: fn() -> Option<usize>,
+    /// Where the outputs of the run's command go, if they are passed on beside what is shown.
+    pub streams: Option<Streams>,
 }
 
 /// The thread that shows.
@@ -72,15 +76,15 @@ impl Shown {
     }
 }
 
-/// Starts showing this journal.
-pub(crate) fn start(mut follower: Follower, showing: Showing) -> Shown {
+/// Starts showing this journal, and what `relay` passes on.
+pub(crate) fn start(mut follower: Follower, showing: Showing, relay: Option<Relay>) -> Shown {
     let lines = Arc::new(AtomicU64::new(0));
     let (finished, done) = oneshot::channel();
     let (rest, ended_with) = mpsc::channel();
     let counter = lines.clone();
     let body = move || {
-        let mut screen = Screening::new(showing);
-        follow(&mut follower, &mut screen, &counter, &ended_with);
+        let mut screen = Screening { relay, shown: counter, ..Screening::new(showing) };
+        follow(&mut follower, &mut screen, &ended_with);
         let _ = finished.send(());
     };
     // Without the thread nothing is shown, and the run goes on all the same; `done` is closed and nobody waits.
@@ -102,7 +106,7 @@ pub(crate) fn all(lines: Vec<String>, showing: Showing, stalled: Duration) {
     while progress.recv_timeout(stalled).is_ok() {}
 }
 
-fn follow(follower: &mut Follower, screen: &mut Screening, counter: &AtomicU64, rest: &mpsc::Receiver<String>) {
+fn follow(follower: &mut Follower, screen: &mut Screening, rest: &mpsc::Receiver<String>) {
     loop {
         // Asked before the file is read: what was written before the end was said is read before the rest is shown.
         let ended_with = rest.try_recv().ok();
@@ -115,19 +119,21 @@ fn follow(follower: &mut Follower, screen: &mut Screening, counter: &AtomicU64, 
             }
             None => Ended::No,
         };
-        if lines.is_empty() && ended == Ended::No {
+        let passed = screen.pass_on();
+        if lines.is_empty() && passed == 0 && ended == Ended::No {
             screen.tick();
             follower.wait(screen.patience());
             continue;
         }
         for line in lines {
             let last = screen.show(&line);
-            counter.fetch_add(1, Ordering::Relaxed);
+            screen.shown.fetch_add(1, Ordering::Relaxed);
             if last {
                 return;
             }
         }
         if ended == Ended::Yes {
+            screen.finish_relay();
             return;
         }
     }
@@ -148,6 +154,9 @@ pub(crate) struct Screening {
     width: fn() -> Option<usize>,
     live: bool,
     gone: bool,
+    relay: Option<Relay>,
+    /// Grows with everything that is shown.
+    shown: Arc<AtomicU64>,
 }
 
 enum Drawn {
@@ -157,19 +166,23 @@ enum Drawn {
 
 impl Screening {
     pub(crate) fn new(showing: Showing) -> Screening {
-        let Showing { out, complaints, form, clock, width } = showing;
+        let Showing { out, complaints, form, clock, width, streams: _ } = showing;
         let live = matches!(form, Form::Human(Options { screen: Screen::Live, .. }));
         let form = match form {
             Form::Jsonl => Drawn::Jsonl(Jsonl::new(out)),
             Form::Human(options) => Drawn::Human(Box::new(Human::new(out, options))),
         };
-        Screening { form, complaints, clock, width, live, gone: false }
+        let shown = Arc::new(AtomicU64::new(0));
+        Screening { form, complaints, clock, width, live, gone: false, relay: None, shown }
     }
 
     /// Shows one line; says whether it was the verdict.
     pub(crate) fn show(&mut self, line: &str) -> bool {
         let seen = Seen::read(line);
         let last = matches!(&seen, Ok(Seen { event: Some(Event::RunFinished(_)), .. }));
+        if let Ok(Seen { event: Some(event), .. }) = &seen {
+            self.relay_at(event);
+        }
         if !self.gone {
             let shown = match (&mut self.form, &seen) {
                 // A line that a killed supervisor left unfinished.
@@ -180,6 +193,31 @@ impl Screening {
             self.note(shown);
         }
         last
+    }
+
+    /// The command's output has its place between the lines that tell of its start and of its end.
+    fn relay_at(&mut self, event: &Event) {
+        match event {
+            Event::ProcessStarted(_) => self.relay.iter_mut().for_each(Relay::begin),
+            Event::StepFinished(finished) if finished.id == Action::RunCommand.id() => self.finish_relay(),
+            Event::RunFinished(_) => self.finish_relay(),
+            _ => {}
+        }
+    }
+
+    fn finish_relay(&mut self) {
+        let Some(relay) = &mut self.relay else { return };
+        let shown = &self.shown;
+        relay.finish(&mut self.complaints, |bytes| {
+            shown.fetch_add(bytes, Ordering::Relaxed);
+        });
+    }
+
+    fn pass_on(&mut self) -> u64 {
+        let Some(relay) = &mut self.relay else { return 0 };
+        let passed = relay.pass_on(&mut self.complaints);
+        self.shown.fetch_add(passed, Ordering::Relaxed);
+        passed
     }
 
     fn tick(&mut self) {

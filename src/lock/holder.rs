@@ -50,6 +50,11 @@ impl HolderId {
         self.pid
     }
 
+    /// Whether it is that of the run with this id.
+    pub fn is_run(&self, run: &str) -> bool {
+        u64::from_str_radix(run, 16) == Ok(self.suffix)
+    }
+
     /// Whether this is what the Lease says. The suffix decides.
     pub fn is(&self, written: &str) -> bool {
         HolderId::parse(written).is_some_and(|other| other.suffix == self.suffix)

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use crate::clock;
 use crate::failure::{Code, Failure};
+use crate::lock::holder::HolderId;
 use crate::lock::observation::Observation;
 use crate::lock::protocol::{ClaimError, Lost};
 use crate::lock::record::{NAME, NAMESPACE};
@@ -82,6 +83,18 @@ pub fn waiting(whom: &str, waited: Duration) -> String {
 /// The command that takes a lock whose run is gone.
 pub fn reclaim_command(kube_context: &str) -> String {
     format!("dcctl instances reclaim --kube-context {}", shell_word(kube_context))
+}
+
+/// The failure of a run that was started by the run which holds the lock: it would wait for itself.
+pub fn inside(outer: &HolderId, verb: Option<&str>) -> Failure {
+    let verb = verb.map(|verb| format!(" (`dcctl {}`)", plain(verb))).unwrap_or_default();
+    let sentence = format!(
+        "this command was started by the run that holds this cluster's lock, {}{verb}: it would wait for itself",
+        plain(&outer.to_string()),
+    );
+    Failure::new(Code::NestedRun, sentence)
+        .hint("What a run starts has the lock already: start the inner command without `dcctl exec`.")
+        .hint("A verb such as `bootstrap` takes the lock by itself: start it beside the run, not inside it.")
 }
 
 /// What a run says that may not begin its next step.

@@ -13,6 +13,8 @@ pub enum Verb {
     Install,
     /// Build an instance in its own namespace beside others.
     Bootstrap,
+    /// Run any command under the lock.
+    Exec,
 }
 
 impl Verb {
@@ -21,6 +23,7 @@ impl Verb {
         match self {
             Verb::Install => "install",
             Verb::Bootstrap => "bootstrap",
+            Verb::Exec => "exec",
         }
     }
 }
@@ -55,6 +58,8 @@ pub enum Action {
     Verify,
     /// Record on the declaration that the instance is ready.
     RecordPhase,
+    /// Run the command that was given to `exec`.
+    RunCommand,
 }
 
 impl Action {
@@ -74,6 +79,7 @@ impl Action {
             Action::WaitForReadiness => "Wait for readiness",
             Action::Verify => "Verify",
             Action::RecordPhase => "Record the phase",
+            Action::RunCommand => "Run the command",
         }
     }
 
@@ -114,6 +120,7 @@ impl Plan {
                 Action::Verify,
                 Action::RecordPhase,
             ],
+            Verb::Exec => vec![Action::CheckSurroundings, Action::ClaimCluster, Action::RunCommand],
         };
         Plan { verb, actions }
     }

@@ -2,8 +2,8 @@
 //!
 //! A CI system ends what it started by group, by session, by tree, or by a variable in the environment. The supervisor
 //! is in none of them: it is started by a double fork with `setsid` before exec, its working folder is the run
-//! directory, it holds none of the front's descriptors but one end of a socket pair, and its environment has none of
-//! the tracking variables.
+//! directory, it holds none of the front's descriptors but one end of a socket pair (and, for a command that reads what
+//! the front reads, one end of a pipe), and its environment has none of the tracking variables.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ use crate::process::child;
 use crate::process::group::{self, Life};
 
 /// The supervisor to start.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Launch {
     /// The program: our own.
     pub program: PathBuf,
@@ -31,6 +31,9 @@ pub struct Launch {
     pub run_dir: PathBuf,
     /// The file that gets its standard error: what it says when it panics. Made with mode 0600.
     pub log: PathBuf,
+    /// The reading end of a pipe that a command of the run is to read from. It is the supervisor's descriptor 1 until it
+    /// calls [`inherit_pipe`].
+    pub pipe: Option<OwnedFd>,
 }
 
 /// The front's side of a supervisor.
@@ -59,23 +62,24 @@ impl Detached {
 /// # Errors
 /// [`Code::CommandFailed`] when it could not be started, or was gone at once; the causes say what is known.
 #[expect(clippy::disallowed_methods, reason = "process/ is the place that starts programs")]
-pub fn spawn(launch: &Launch) -> Result<Detached, Failure> {
+pub fn spawn(launch: Launch) -> Result<Detached, Failure> {
+    let Launch { program, args, env, run_dir, log, pipe } = launch;
     let failed = |error: &io::Error| {
         let code = Code::CommandFailed.unless_exhausted(error);
-        let sentence = format!("the supervisor `{}` could not be started", launch.program.display());
+        let sentence = format!("the supervisor `{}` could not be started", program.display());
         Failure::new(code, sentence).because(error)
     };
     let (ours, theirs) = UnixStream::pair().map_err(|error| failed(&error))?;
     let (heard, announce) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|errno| failed(&io::Error::from(errno)))?;
-    let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&launch.log).map_err(|error| {
+    let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&log).map_err(|error| {
         let code = Code::RunDirUnusable.unless_exhausted(&error);
-        Failure::new(code, format!("`{}` cannot be written", launch.log.display())).because(&error)
+        Failure::new(code, format!("`{}` cannot be written", log.display())).because(&error)
     })?;
-    let mut command = Command::new(&launch.program);
-    command.args(&launch.args).env_clear().envs(launch.env.iter().map(|(name, value)| (name, value)));
-    command.current_dir(&launch.run_dir);
-    command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::from(log));
+    let mut command = Command::new(&program);
+    command.args(args).env_clear().envs(env).current_dir(run_dir);
+    let stdout = pipe.map_or_else(Stdio::null, Stdio::from);
+    command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(stdout).stderr(Stdio::from(log));
     child::cast_off(&mut command, announce);
     let mut between = command.spawn().map_err(|error| failed(&error))?;
     // The command holds our copies of its descriptors; without them the pipe below ends when the child is gone.
@@ -110,6 +114,20 @@ pub fn inherit() -> Result<UnixStream, Failure> {
     let null = File::open("/dev/null").map_err(|error| failed(&error))?;
     rustix::stdio::dup2_stdin(&null).map_err(|errno| failed(&io::Error::from(errno)))?;
     Ok(UnixStream::from(descriptor))
+}
+
+/// Takes the pipe that the front handed over from descriptor 1, and puts `/dev/null` there. Call it only when the front
+/// said that it did.
+///
+/// # Errors
+/// [`Code::Internal`] when it cannot be taken.
+pub fn inherit_pipe() -> Result<OwnedFd, Failure> {
+    let failed =
+        |error: &io::Error| Failure::new(Code::Internal, "the pipe from the front cannot be taken").because(error);
+    let pipe = rustix::stdio::stdout().try_clone_to_owned().map_err(|error| failed(&error))?;
+    let null = OpenOptions::new().write(true).open("/dev/null").map_err(|error| failed(&error))?;
+    rustix::stdio::dup2_stdout(&null).map_err(|errno| failed(&io::Error::from(errno)))?;
+    Ok(pipe)
 }
 
 /// Whether a CI system finds and ends processes by this environment variable: GitHub's runner, Jenkins and its

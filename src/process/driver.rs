@@ -97,13 +97,13 @@ struct Drive<'a, S> {
 
 impl<'a, S: Sink> Drive<'a, S> {
     fn start(
-        spec: Spec,
+        mut spec: Spec,
         limits: Limits,
         stop: StopWatch,
         clock: &'a dyn Clock,
         sink: S,
     ) -> Result<Drive<'a, S>, Failure> {
-        let command = start::prepare(&spec)?;
+        let command = start::prepare(&mut spec)?;
         let unreadable = |error: io::Error| {
             let code = Code::RunDirUnusable.unless_exhausted(&error);
             Failure::new(code, format!("the output of `{}` cannot be read", spec.name)).because(&error)

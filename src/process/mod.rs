@@ -35,11 +35,11 @@ mod start;
 mod stop;
 mod update;
 
-pub use detach::{Detached, Launch, inherit, is_tracking, scrub, spawn};
+pub use detach::{Detached, Launch, inherit, inherit_pipe, is_tracking, scrub, spawn};
 pub use driver::drive;
 pub use group::{Life, adopt, own_group, reap_orphans};
 pub use kin::{look_up, of_run};
 pub use record::{Intent, Recorded};
-pub use spec::{Limits, Manner, Sign, Spec};
+pub use spec::{Limits, Manner, Sign, Spec, Stdin};
 pub use stop::{Directly, Stop, StopWatch, Stopper, stop_channel};
 pub use update::{Ended, Exit, Fate, Left, Room, Sink, Stream, ToolSignal, Update, Why};

@@ -1,6 +1,7 @@
 //! What to run and how it may be treated.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub enum Manner {
     /// What only reads or prepares (`tofu init`, `tofu output`, `helm history`): SIGINT, and SIGKILL if that is not
     /// heeded soon. Nothing is lost.
     Query,
-    /// Commands of the bundle: one SIGTERM to their process group.
+    /// Commands of the bundle, and the one of `dcctl exec`: one SIGTERM to their process group.
     Group,
 }
 
@@ -37,8 +38,19 @@ pub enum Sign {
     Closed,
 }
 
+/// What a tool reads. Whatever it is, it is never a terminal: nothing can prompt.
+#[derive(Debug, Default)]
+pub enum Stdin {
+    /// `/dev/null`.
+    #[default]
+    Null,
+    /// The reading end of a pipe. We keep no copy of it once the tool runs, so that its writer sees when nobody reads
+    /// any more.
+    Pipe(OwnedFd),
+}
+
 /// One tool to run.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Spec {
     /// What people call it: `tofu apply`.
     pub name: String,
@@ -50,6 +62,8 @@ pub struct Spec {
     pub env: Vec<(OsString, OsString)>,
     /// Its working folder.
     pub cwd: PathBuf,
+    /// What it reads; taken from here when it is started.
+    pub stdin: Stdin,
     /// The append-only file that gets its standard output; made with mode 0600.
     pub stdout: PathBuf,
     /// The append-only file that gets its standard error; made with mode 0600.

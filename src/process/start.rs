@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 use crate::failure::{Code, Failure};
 use crate::process::child;
 use crate::process::group::Life;
-use crate::process::spec::Spec;
+use crate::process::spec::{Spec, Stdin};
 
 /// The name of the variable that marks everything a tool starts.
 pub(crate) const TAG: &str = "DCCTL_RUN";
@@ -53,11 +53,15 @@ pub(crate) fn start(spec: &Spec, mut command: Command) -> Result<(Child, Life), 
 /// # Errors
 /// [`Code::RunDirUnusable`] when its output files cannot be made.
 #[expect(clippy::disallowed_methods, reason = "process/ is the place that starts programs")]
-pub(crate) fn prepare(spec: &Spec) -> Result<Command, Failure> {
+pub(crate) fn prepare(spec: &mut Spec) -> Result<Command, Failure> {
     let mut command = std::process::Command::new(&spec.program);
     command.args(&spec.args).current_dir(&spec.cwd);
     command.env_clear().envs(spec.env.iter().map(|(name, value)| (name, value))).env(TAG, &spec.tag);
-    command.stdin(Stdio::null()).stdout(append(&spec.stdout)?).stderr(append(&spec.stderr)?);
+    let stdin = match std::mem::take(&mut spec.stdin) {
+        Stdin::Null => Stdio::null(),
+        Stdin::Pipe(reader) => Stdio::from(reader),
+    };
+    command.stdin(stdin).stdout(append(&spec.stdout)?).stderr(append(&spec.stderr)?);
     child::shield(&mut command);
     Ok(Command::from(command))
 }

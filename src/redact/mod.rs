@@ -83,18 +83,26 @@ impl Redactor {
 
     /// The text without secrets. Borrowed if and only if there was none in it.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let covered = self.covered(text.as_bytes());
-        if covered.is_empty() {
-            return Cow::Borrowed(text);
+        match self.bytes(text.as_bytes()) {
+            Cow::Borrowed(_) => Cow::Borrowed(text),
+            Cow::Owned(clean) => Cow::Owned(String::from_utf8(clean).expect("whole characters were replaced")),
         }
-        let mut clean = String::with_capacity(text.len());
+    }
+
+    /// The bytes without secrets, whatever else they are. Borrowed if and only if there was none in them.
+    pub fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let covered = self.covered(bytes);
+        if covered.is_empty() {
+            return Cow::Borrowed(bytes);
+        }
+        let mut clean = Vec::with_capacity(bytes.len());
         let mut from = 0;
         for Range { start, end } in covered {
-            clean.push_str(&text[from..start]);
-            clean.push_str(REPLACEMENT);
+            clean.extend_from_slice(&bytes[from..start]);
+            clean.extend_from_slice(REPLACEMENT.as_bytes());
             from = end;
         }
-        clean.push_str(&text[from..]);
+        clean.extend_from_slice(&bytes[from..]);
         Cow::Owned(clean)
     }
 

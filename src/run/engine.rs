@@ -123,7 +123,11 @@ impl Engine {
     async fn heed(&mut self, woken: Woken, senses: &mut Senses) -> Vec<Effect> {
         match woken {
             Woken::Update(update) => {
+                let reads = self.work.spec().takes_input() && is_start(&update);
                 let told = self.tell_update(update);
+                if reads {
+                    let _ = senses.mouth.say(&Answer::Reads).await;
+                }
                 drill::at(self.work.spec(), told);
                 Vec::new()
             }
@@ -309,6 +313,10 @@ impl Engine {
         };
         self.told.tell(None, Event::StopRequested(event));
     }
+}
+
+fn is_start(update: &crate::step::Update) -> bool {
+    matches!(update, crate::step::Update::Process { update: crate::process::Update::Started { .. }, .. })
 }
 
 async fn hear(ear: &mut Option<Ear>) -> Option<Word> {

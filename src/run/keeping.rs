@@ -20,7 +20,7 @@ use crate::run::chronicle::Chronicle;
 use crate::run::spec::Spec;
 use crate::run::translate::millis;
 use crate::run::waiting;
-use crate::step::{Kit, Outcome};
+use crate::step::{Means, Outcome};
 
 /// How often a weak fence is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -113,15 +113,15 @@ pub(crate) fn request(spec: &Spec, holder: &HolderId) -> Request {
     note(notes::POD_NAMESPACE, pod.as_ref().and_then(|pod| pod.namespace.clone()));
     note(notes::POD_NAME, pod.as_ref().and_then(|pod| pod.name.clone()));
     note(notes::POD_UID, pod.and_then(|pod| pod.uid));
-    Request { holder: holder.clone(), instance: spec.instance.clone(), notes: said }
+    Request { holder: holder.clone(), instance: spec.instance().map(str::to_owned), notes: said }
 }
 
 // A connection that hangs has to be told as such, and not as a request without an answer.
 const _: () = assert!(CONNECT_LIMIT.as_millis() < Timing::STANDARD.request_timeout().as_millis());
 
 /// Starts the keeper, with a client of its own.
-pub(crate) fn start(kit: &Kit, request: Request, clock: Arc<dyn Clock>) -> (Keeper, Changes) {
-    let connection = kit.cluster.connection().clone();
+pub(crate) fn start(means: &Means, request: Request, clock: Arc<dyn Clock>) -> (Keeper, Changes) {
+    let connection = means.cluster.connection().clone();
     let make = move || connection.client_now().map(|client| LeaseApi::new(client, Timing::STANDARD));
     let mut keeper = Keeper::start(make, request, Timing::STANDARD, clock);
     let changes = Changes { order: Order::ClaimFirst, kept_back: VecDeque::new(), more: keeper.changes() };
@@ -282,16 +282,27 @@ fn busy(observation: Observation, manner: BusyManner, context: &str, clock: &dyn
 }
 
 /// A dry run looks at the lock and takes nothing.
-pub(crate) async fn observe(kit: &Kit) -> (Claim, Outcome) {
-    let store = LeaseApi::new(kit.cluster.client().clone(), Timing::STANDARD);
+pub(crate) async fn observe(means: &Means) -> (Claim, Outcome) {
+    let store = LeaseApi::new(means.cluster.client().clone(), Timing::STANDARD);
     match lock::observe(&store).await {
         Err(failure) => (Claim::Seen(None), Outcome::Failed(failure)),
         Ok(Some(observation)) if observation.holder().is_some() => {
-            let busy = message::busy(&observation, &kit.kube_context, kit.clock.wall());
+            let busy = message::busy(&observation, &means.kube_context, means.clock.wall());
             let note = format!("not claimed; it is held by {}", observation.holder().unwrap_or_default());
             (Claim::Seen(Some(Box::new((observation, busy)))), Outcome::Done(note))
         }
         Ok(_) => (Claim::Seen(None), Outcome::Done("not claimed; nobody holds it".to_owned())),
+    }
+}
+
+/// Refuses a run that was started by the run which holds this cluster's lock: it would wait for itself. Where the lock
+/// cannot be read now, the claim will say so.
+pub(crate) async fn refuse_inside(means: &Means, outer: &str) -> Result<(), Failure> {
+    let store = LeaseApi::new(means.cluster.client().clone(), Timing::STANDARD);
+    let Ok(Some(seen)) = lock::observe(&store).await else { return Ok(()) };
+    match seen.holder().and_then(HolderId::parse) {
+        Some(holder) if holder.is_run(outer) => Err(message::inside(&holder, seen.record().note(notes::VERB))),
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -55,6 +55,8 @@ pub enum Answer {
     },
     /// I am here.
     Pong,
+    /// The command runs, and reads what the front copies for it.
+    Reads,
     /// The run did not begin: nothing was done, and nothing is in the journal.
     NotBegun(Failure),
     /// The last word of a run.

@@ -12,6 +12,7 @@
 mod chronicle;
 pub mod drill;
 mod engine;
+mod exec;
 mod journal;
 mod keeping;
 mod link;
@@ -35,7 +36,7 @@ pub use journal::{BALLAST, Journal, Settled, Voice, make_ballast};
 pub use link::{Answer, Asked, Ear, Finished, Link, Mouth, Word};
 pub use mishap::caught;
 pub use reports::{GoingOn, Matter, Paths, Report, Reports, Roll, Unwritten};
-pub use spec::{JOURNAL, Mode, OnBusy, Spec, Wait};
+pub use spec::{ForBundle, ForCommand, JOURNAL, Mode, OnBusy, Purpose, Spec, Wait};
 pub use start::{Started, start};
 pub use supervise::{supervise, unwritable};
 pub use tally::Tally;

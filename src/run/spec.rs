@@ -2,7 +2,8 @@
 //!
 //! It goes over the socket between the two, never through a file: it carries secrets.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -51,7 +52,7 @@ impl OnBusy {
     /// thing out of halves.
     pub fn preset(verb: Verb) -> OnBusy {
         match verb {
-            Verb::Install | Verb::Bootstrap => OnBusy::Refuse,
+            Verb::Install | Verb::Bootstrap | Verb::Exec => OnBusy::Refuse,
         }
     }
 }
@@ -69,12 +70,10 @@ pub struct Spec {
     pub plan: Plan,
     /// Whether to act.
     pub mode: Mode,
-    /// The instance; none for `install`.
-    pub instance: Option<String>,
-    /// The bundle, resolved.
-    pub bundle: Bundle,
-    /// The last part of the path that the bundle was read from.
-    pub bundle_path: String,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The run that started the process which started this one, if there is one: its id.
+    pub inside: Option<String>,
     /// The kubeconfig's name for the cluster.
     pub kube_context: String,
     /// The API server's URL.
@@ -91,20 +90,8 @@ pub struct Spec {
     pub kubeconfig: PathBuf,
     /// What the client may use to get to the API server, from the environment.
     pub proxy: crate::cluster::Proxies,
-    /// Where local OpenTofu state lives.
-    pub state_dir: PathBuf,
-    /// Values files for the chart from the command line, absolute.
-    pub values: Vec<PathBuf>,
-    /// Build the bundle's images first.
-    pub build: bool,
-    /// Take over fields that another manager owns.
-    pub force_conflicts: bool,
     /// Keep the raw output of tools.
     pub keep_output: bool,
-    /// `--tofu`, if given.
-    pub tofu: Option<PathBuf>,
-    /// `--helm`, if given.
-    pub helm: Option<PathBuf>,
     /// The environment that tools start from.
     pub environment: Vec<(String, String)>,
     /// The names of the variables that they do not get.
@@ -131,6 +118,66 @@ pub struct Spec {
     pub break_at: Option<String>,
 }
 
+/// What a run is for: what it works with beside the cluster and its lock.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// The steps of a bundle.
+    Bundle(Box<ForBundle>),
+    /// One command, whatever it does.
+    Command(Box<ForCommand>),
+}
+
+/// What a run of a bundle works with.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ForBundle {
+    /// The instance; none for `install`.
+    pub instance: Option<String>,
+    /// The bundle, resolved.
+    pub bundle: Bundle,
+    /// The last part of the path that the bundle was read from.
+    pub bundle_path: String,
+    /// Where local OpenTofu state lives.
+    pub state_dir: PathBuf,
+    /// Values files for the chart from the command line, absolute.
+    pub values: Vec<PathBuf>,
+    /// Build the bundle's images first.
+    pub build: bool,
+    /// Take over fields that another manager owns.
+    pub force_conflicts: bool,
+    /// `--tofu`, if given.
+    pub tofu: Option<PathBuf>,
+    /// `--helm`, if given.
+    pub helm: Option<PathBuf>,
+}
+
+/// What a run of one command works with.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ForCommand {
+    /// The program, as it was typed.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Where it runs: the folder that the front was started in.
+    pub folder: PathBuf,
+    /// The file that gets its standard output; the front follows it.
+    pub stdout: PathBuf,
+    /// The file that gets its standard error; the front follows it.
+    pub stderr: PathBuf,
+    /// It reads what the front reads.
+    pub stdin: bool,
+    /// The run ends with the command's own exit status when that is all there is to tell.
+    pub propagate: bool,
+}
+
+impl ForCommand {
+    /// What people call it: the program's name, without its folder. Arguments are never said: they may be secret.
+    pub fn name(&self) -> String {
+        let name = Path::new(&self.program).file_name().unwrap_or(&self.program);
+        name.to_string_lossy().chars().filter(|character| !character.is_control()).collect()
+    }
+}
+
 impl Spec {
     /// The identity under which this run claims the lock when this process owns it.
     pub fn holder(&self, pid: u32) -> HolderId {
@@ -138,11 +185,31 @@ impl Spec {
         HolderId::new(&self.user, &self.host, pid, suffix)
     }
 
-    /// `bootstrap demo`.
+    /// The instance worked on, if the run is for one.
+    pub fn instance(&self) -> Option<&str> {
+        match &self.purpose {
+            Purpose::Bundle(bundle) => bundle.instance.as_deref(),
+            Purpose::Command(_) => None,
+        }
+    }
+
+    /// `bootstrap demo`, `exec deploy.sh`.
     pub fn subject(&self) -> String {
-        match &self.instance {
-            Some(instance) => format!("{} {instance}", self.plan.verb.word()),
-            None => self.plan.verb.word().to_owned(),
+        let verb = self.plan.verb.word();
+        match &self.purpose {
+            Purpose::Command(command) => format!("{verb} {}", command.name()),
+            Purpose::Bundle(bundle) => match &bundle.instance {
+                Some(instance) => format!("{verb} {instance}"),
+                None => verb.to_owned(),
+            },
+        }
+    }
+
+    /// Whether a command of the run reads what the front reads.
+    pub(crate) fn takes_input(&self) -> bool {
+        match &self.purpose {
+            Purpose::Bundle(_) => false,
+            Purpose::Command(command) => command.stdin && self.mode == Mode::Act,
         }
     }
 
@@ -167,6 +234,28 @@ impl Spec {
     pub fn teach(&self, redactor: &Redactor) {
         for (name, secret) in &self.secrets {
             redactor.add(name, secret.expose());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_called_by_its_name_alone() {
+        for (program, name) in [("./deploy.sh", "deploy.sh"), ("/usr/bin/env", "env"), ("sh", "sh"), ("a\u{1b}b", "ab")]
+        {
+            let command = ForCommand {
+                program: program.into(),
+                args: vec!["hunter2".into()],
+                folder: PathBuf::new(),
+                stdout: PathBuf::new(),
+                stderr: PathBuf::new(),
+                stdin: false,
+                propagate: false,
+            };
+            assert_eq!(command.name(), name);
         }
     }
 }

@@ -1,11 +1,13 @@
 //! The front's side of the beginning: starts the supervisor of a run.
 
 use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::process::{self, Launch};
 use crate::run::Spec;
 
@@ -20,6 +22,8 @@ pub struct Started<F> {
     pub socket: UnixStream,
     /// Ends when it has ended, however.
     pub ended: F,
+    /// Where to write what the run's command is to read, if it reads what the front reads.
+    pub pipe: Option<OwnedFd>,
 }
 
 /// Starts the supervisor of this run with this environment.
@@ -31,14 +35,19 @@ pub fn start(
     environment: Vec<(OsString, OsString)>,
     spec: &Spec,
 ) -> Result<Started<impl Future<Output = ()> + use<>>, Failure> {
+    let (reader, writer) = match spec.takes_input().then(pipe) {
+        Some(ends) => ends.map(|(reader, writer)| (Some(reader), Some(writer)))?,
+        None => (None, None),
+    };
     let launch = Launch {
         program: program.to_path_buf(),
         args: vec![OsString::from(SUBCOMMAND)],
         env: process::scrub(environment),
         run_dir: spec.run_dir.clone(),
         log: spec.run_dir.join("supervisor.log"),
+        pipe: reader,
     };
-    let detached = process::spawn(&launch)?;
+    let detached = process::spawn(launch)?;
     let (pid, life) = (detached.pid, detached.life);
     let ended = async move {
         // Where the runtime cannot watch it, it is looked at.
@@ -48,7 +57,16 @@ pub fn start(
             }
         }
     };
-    Ok(Started { pid, socket: detached.socket, ended })
+    Ok(Started { pid, socket: detached.socket, ended, pipe: writer })
+}
+
+/// A pipe whose ends no program that is started inherits by chance: the reading and the writing one.
+fn pipe() -> Result<(OwnedFd, OwnedFd), Failure> {
+    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|errno| {
+        let error = io::Error::from(errno);
+        let code = Code::CommandFailed.unless_exhausted(&error);
+        Failure::new(code, "no pipe to the command could be made").because(&error)
+    })
 }
 
 /// The hidden subcommand of the supervisor.

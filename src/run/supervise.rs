@@ -15,10 +15,11 @@ use crate::process;
 use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
 use crate::run::engine::{Engine, Senses};
+use crate::run::exec;
 use crate::run::journal::{Journal, Voice};
 use crate::run::link::{Answer, Ear, Finished, Link, Mouth, Word};
 use crate::run::reports::{GoingOn, Paths, Reports, Unwritten};
-use crate::run::spec::{Mode, Spec};
+use crate::run::spec::{Mode, Purpose, Spec};
 use crate::run::translate::{self, millis};
 use crate::run::verdict::{self, Verdict};
 use crate::run::work::Work;
@@ -66,7 +67,8 @@ async fn begin(
     say(mouth, &Answer::Hello { pid }).await;
     spec.teach(&redactor);
     tracing::debug!(pid, run = spec.run, "this process owns the run");
-    Ok((Supervisor::new(*spec, pid, clock, redactor)?, signals))
+    let pipe = if spec.takes_input() { Some(process::inherit_pipe()?) } else { None };
+    Ok((Supervisor::new(*spec, pid, clock, redactor)?.reading(pipe), signals))
 }
 
 fn internal(what: &'static str) -> impl FnOnce(io::Error) -> Failure {
@@ -89,6 +91,8 @@ struct Supervisor {
     pid: u32,
     clock: Arc<dyn Clock>,
     told: Chronicle,
+    /// What the run's command is to read.
+    pipe: Option<OwnedFd>,
 }
 
 impl Supervisor {
@@ -102,13 +106,21 @@ impl Supervisor {
         let path = spec.journal();
         let journal = Journal::open(&path, voice, reports).map_err(|error| unwritable(&path, &error))?;
         let told = Chronicle::new(journal, clock.clone());
-        Ok(Supervisor { spec, pid, clock, told })
+        Ok(Supervisor { spec, pid, clock, told, pipe: None })
+    }
+
+    /// The command of the run reads this, if it is to read something.
+    fn reading(self, pipe: Option<OwnedFd>) -> Supervisor {
+        Supervisor { pipe, ..self }
     }
 
     async fn run(mut self, signals: signal::Signals, ear: Ear, mouth: Mouth) -> u8 {
         let (stopper, watch) = process::stop_channel();
         let (send, receive) = updates();
-        let work = Work::new(self.spec.clone(), self.pid, self.clock.clone(), watch, send);
+        let mut work = Work::new(self.spec.clone(), self.pid, self.clock.clone(), watch, send);
+        if let Some(pipe) = self.pipe.take() {
+            work.give_pipe(pipe);
+        }
         self.open(&work);
         let (mut engine, first) = Engine::new(work, self.told, stopper);
         let mut senses = Senses { signals, ear: Some(ear), mouth, updates: receive };
@@ -128,7 +140,11 @@ impl Supervisor {
             let names = self.spec.dropped.clone();
             self.told.tell(None, Event::EnvironmentDropped(event::EnvironmentDropped { names }));
         }
-        for note in self.spec.notes.iter().chain(&self.spec.bundle.notes) {
+        let of_bundle: &[String] = match &self.spec.purpose {
+            Purpose::Bundle(with) => &with.bundle.notes,
+            Purpose::Command(_) => &[],
+        };
+        for note in self.spec.notes.iter().chain(of_bundle) {
             self.told.tell(None, Event::NoteMade(event::NoteMade { text: note.clone() }));
         }
     }
@@ -150,12 +166,14 @@ async fn close(mut engine: Engine, spec: &Spec) -> Finished {
             engine.told.tell(None, unwritten.event());
         }
         failure = failure.or_else(|| unwritten.first().map(Unwritten::failure));
+        let reports = if failure.is_none() { exec::Reports::Written } else { exec::Reports::Missing };
         let verdict = verdict::decide(&ending, lock, failure.clone());
-        let finished = run_finished(&engine, spec, &verdict, lock, &unfinished);
+        let finished = run_finished(&engine, spec, verdict, reports, &unfinished);
+        let exit_code = finished.exit_code;
         unwritten = engine.told.conclude(Event::RunFinished(finished), REPORTS).await;
         if unwritten.is_empty() {
             let lines = engine.told.flush(JOURNAL).await;
-            return Finished { exit_code: verdict.exit(), lines };
+            return Finished { exit_code, lines };
         }
     }
 }
@@ -163,21 +181,33 @@ async fn close(mut engine: Engine, spec: &Spec) -> Finished {
 fn run_finished(
     engine: &Engine,
     spec: &Spec,
-    verdict: &Verdict,
-    lock: LockEnd,
+    verdict: Verdict,
+    reports: exec::Reports,
     unfinished: &BTreeSet<String>,
 ) -> event::RunFinished {
+    let (lock, life) = (engine.work.lock_end(), engine.work.command());
+    let (verdict, exit_code, command_end) = match &spec.purpose {
+        Purpose::Bundle(_) => {
+            let exit = verdict.exit();
+            (verdict, exit, None)
+        }
+        Purpose::Command(command) => {
+            let exit = exec::exit(&verdict, command, life, lock, reports);
+            (exec::reworded(verdict, command, life), exit, life.told())
+        }
+    };
     event::RunFinished {
         subject: spec.subject(),
         outcome: verdict.outcome,
-        exit_code: verdict.exit(),
+        exit_code,
         failure: verdict.failure.as_ref().map(event::Failed::from),
+        command_end,
         lock,
         holder: engine.work.holder_at_end(),
         counts: engine.told.counts(),
         unfinished: unfinished.iter().cloned().collect(),
         kept: engine.work.kept(),
-        next: next(spec, verdict, &engine.work),
+        next: next(spec, &verdict, &engine.work),
         dry_run: spec.mode == Mode::DryRun,
         duration_ms: millis(engine.told.elapsed()),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::event::{self, Event};
 use crate::pipeline::{Action, Plan};
 use crate::process;
-use crate::run::spec::{Mode, Spec};
+use crate::run::spec::{Mode, Purpose, Spec};
 use crate::step::{ObjectChange, ObjectName, Outcome, ResourceState, Severity, Update};
 
 /// A duration as events carry it.
@@ -168,17 +168,21 @@ pub fn opening(spec: &Spec, holder: &str) -> [Event; 2] {
 
 /// `run.started`.
 fn run_started(spec: &Spec, holder: &str) -> Event {
+    let (program, bundle) = match &spec.purpose {
+        Purpose::Command(command) => (Some(command.name()), None),
+        Purpose::Bundle(with) => {
+            let (name, version) = (with.bundle.name.clone(), with.bundle.version.clone());
+            (None, Some(event::BundleFact { name, version, path: with.bundle_path.clone() }))
+        }
+    };
     Event::RunStarted(event::RunStarted {
         schema: event::SCHEMA_ID.to_owned(),
         schema_version: event::SCHEMA_VERSION.to_owned(),
         dcctl: env!("CARGO_PKG_VERSION").to_owned(),
         command: spec.plan.verb.word().to_owned(),
-        instance: spec.instance.clone(),
-        bundle: Some(event::BundleFact {
-            name: spec.bundle.name.clone(),
-            version: spec.bundle.version.clone(),
-            path: spec.bundle_path.clone(),
-        }),
+        instance: spec.instance().map(str::to_owned),
+        program,
+        bundle,
         kube_context: Some(spec.kube_context.clone()),
         server: Some(spec.server.clone()),
         holder: (spec.mode == Mode::Act).then(|| holder.to_owned()),

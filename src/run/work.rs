@@ -4,6 +4,7 @@
 //! comes next.
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,16 +19,16 @@ use crate::event::{self, Event, Kept, LockEnd};
 use crate::failure::{Code, Failure};
 use crate::lock::{Change, HolderId, Keeper, LeaseApi, Lost, Released, Timing, notes};
 use crate::pipeline::{Action, Verb};
-use crate::process::{self, Directly, StopWatch};
+use crate::process::{self, Directly, Stdin, StopWatch};
 use crate::run::chronicle::Chronicle;
 use crate::run::link::Asked;
 use crate::run::machine::{Input, OnFailure, Shape, StepEnd, Strength};
-use crate::run::spec::{Mode, Spec};
+use crate::run::spec::{Mode, Purpose, Spec};
 use crate::run::translate::Place;
 use crate::run::waiting::{Candidate, Waits};
 use crate::run::while_held::WhileHeld;
-use crate::run::{drill, keeping, surroundings};
-use crate::step::{self, Kit, Outcome, Updates};
+use crate::run::{drill, exec, keeping, surroundings};
+use crate::step::{self, Equipment, Outcome, Updates};
 
 /// How long the record that the lock is given back may take. Then it is given back without.
 const INTENT: Duration = Duration::from_secs(2);
@@ -35,7 +36,7 @@ const INTENT: Duration = Duration::from_secs(2);
 /// How an activity ended.
 pub(crate) enum Done {
     /// The surroundings were looked at, before the first step.
-    Prepared(Box<Result<Option<Kit>, Failure>>),
+    Prepared(Box<Result<Option<Equipment>, Failure>>),
     /// The lock was asked about.
     Fenced(Result<(), Lost>),
     /// A step ended.
@@ -63,7 +64,7 @@ pub(crate) enum Ended {
     /// Nothing.
     Plain(Action),
     /// What it found in the surroundings.
-    Surroundings(Box<Kit>),
+    Surroundings(Box<Equipment>),
     /// The claim: what it got.
     Claim(keeping::Claim),
 }
@@ -75,7 +76,9 @@ pub(crate) struct Work {
     clock: Arc<dyn Clock>,
     stop: StopWatch,
     send: Updates,
-    kit: Option<Kit>,
+    kit: Option<Equipment>,
+    pipe: Option<OwnedFd>,
+    command: exec::Life,
     keeper: Option<Rc<Keeper>>,
     changes: Option<keeping::Changes>,
     /// What a claim that waits has to say.
@@ -103,6 +106,8 @@ impl Work {
             stop,
             send,
             kit: None,
+            pipe: None,
+            command: exec::Life::default(),
             keeper: None,
             changes: None,
             waits: None,
@@ -122,13 +127,23 @@ impl Work {
         &self.spec
     }
 
+    /// Hands over what the run's command is to read.
+    pub(crate) fn give_pipe(&mut self, pipe: OwnedFd) {
+        self.pipe = Some(pipe);
+    }
+
+    /// Where in its life the command of `exec` is.
+    pub(crate) fn command(&self) -> exec::Life {
+        self.command
+    }
+
     /// What the machine needs of it. A failure is written down on the declaration, once there is one.
     pub(crate) fn shape(&self) -> Shape {
         let actions = &self.spec.plan.actions;
         let claims = actions.iter().position(|action| *action == Action::ClaimCluster);
         let failure = match self.spec.plan.verb {
             Verb::Bootstrap => OnFailure::WriteDown,
-            Verb::Install => OnFailure::JustEnd,
+            Verb::Install | Verb::Exec => OnFailure::JustEnd,
         };
         match self.spec.mode {
             Mode::Act => Shape { steps: actions.len(), claims, failure },
@@ -173,10 +188,12 @@ impl Work {
 
     /// Files for a person to look at.
     pub(crate) fn kept(&self) -> Vec<Kept> {
-        let mut kept = step::kept(&self.spec.run_dir, &self.spec.state_dir)
-            .into_iter()
-            .map(|(what, path)| Kept { what, path: path.display().to_string() })
-            .collect::<Vec<_>>();
+        let found = match &self.spec.purpose {
+            Purpose::Bundle(bundle) => step::kept(&self.spec.run_dir, &bundle.state_dir),
+            Purpose::Command(_) => Vec::new(),
+        };
+        let mut kept: Vec<Kept> =
+            found.into_iter().map(|(what, path)| Kept { what, path: path.display().to_string() }).collect();
         if self.spec.run_dir.exists() {
             kept.push(Kept { what: "the run directory".to_owned(), path: self.spec.run_dir.display().to_string() });
         }
@@ -207,7 +224,7 @@ impl Work {
         }));
     }
 
-    fn look_around(&self) -> impl Future<Output = Result<Kit, Failure>> + use<> {
+    fn look_around(&self) -> impl Future<Output = Result<Equipment, Failure>> + use<> {
         let (spec, clock, stop) = (self.spec.clone(), self.clock.clone(), self.stop.clone());
         surroundings::look(spec, clock, stop, self.send.clone(), MayWrite::as_says(self.may_write.clone()))
     }
@@ -237,27 +254,35 @@ impl Work {
                 })
             }
             Action::ClaimCluster => self.claim(),
-            action => {
-                let kit = self.kit.clone().expect("the surroundings were looked at before the first step");
-                let spec = self.spec.clone();
-                Box::pin(async move {
-                    drill::at(&spec, &action.id());
-                    Done::Step(Ended::Plain(action), step::perform(&kit, action).await)
-                })
-            }
+            action => self.perform(action),
         });
+    }
+
+    fn perform(&mut self, action: Action) -> Pin<Box<dyn Future<Output = Done>>> {
+        let (pipe, spec) = (self.pipe.take(), self.spec.clone());
+        match self.kit.clone().expect("the surroundings were looked at before the first step") {
+            Equipment::Bundle(kit) => Box::pin(async move {
+                drill::at(&spec, &action.id());
+                Done::Step(Ended::Plain(action), step::perform(&kit, action).await)
+            }),
+            Equipment::Command(kit) => Box::pin(async move {
+                let stdin = pipe.map_or(Stdin::Null, Stdin::Pipe);
+                drill::at(&spec, &action.id());
+                Done::Step(Ended::Plain(action), step::run_command(&kit, stdin).await)
+            }),
+        }
     }
 
     fn claim(&mut self) -> Pin<Box<dyn Future<Output = Done>>> {
         let kit = self.kit.clone().expect("the surroundings were looked at before the first step");
         if self.spec.mode == Mode::DryRun {
             return Box::pin(async move {
-                let (claim, outcome) = keeping::observe(&kit).await;
+                let (claim, outcome) = keeping::observe(kit.means()).await;
                 Done::Step(Ended::Claim(claim), outcome)
             });
         }
         let request = keeping::request(&self.spec, &self.holder);
-        let (keeper, changes) = keeping::start(&kit, request, self.clock.clone());
+        let (keeper, changes) = keeping::start(kit.means(), request, self.clock.clone());
         self.may_write.follow(keeper.right());
         let keeper = Rc::new(keeper);
         self.keeper = Some(keeper.clone());
@@ -268,7 +293,7 @@ impl Work {
         let candidate = Candidate {
             keeper,
             ours: self.holder.clone(),
-            store: LeaseApi::new(kit.cluster.client(), Timing::STANDARD),
+            store: LeaseApi::new(kit.means().cluster.client(), Timing::STANDARD),
             wait: self.spec.wait,
             on_busy: self.spec.on_busy,
             stop: self.stop.clone(),
@@ -293,7 +318,10 @@ impl Work {
             {
                 return Done::Closed(Some(keeping::lost_before(Action::RecordPhase.title(), &lost)));
             }
-            Done::Closed(step::record_failure(&kit).await.err())
+            match kit {
+                Equipment::Bundle(kit) => Done::Closed(step::record_failure(&kit).await.err()),
+                Equipment::Command(_) => Done::Closed(None),
+            }
         }));
     }
 
@@ -404,7 +432,7 @@ impl Work {
         }
     }
 
-    fn equip(&mut self, kit: Kit, told: &mut Chronicle) {
+    fn equip(&mut self, kit: Equipment, told: &mut Chronicle) {
         surroundings::tell(&kit, told);
         self.kit = Some(kit);
     }
@@ -467,6 +495,7 @@ impl Work {
 
     /// Programs that start and end are part of the last will.
     pub(crate) fn program_moved(&mut self, program: &str, update: &process::Update) {
+        self.command.take(update);
         let moved = match update {
             process::Update::Started { pid } => self.children.insert(program.to_owned(), *pid).is_none(),
             process::Update::Finished { .. } => self.children.remove(program).is_some(),
@@ -543,7 +572,8 @@ fn only_looks(action: Action) -> bool {
         | Action::InstallChart
         | Action::WaitForReadiness
         | Action::Verify
-        | Action::RecordPhase => false,
+        | Action::RecordPhase
+        | Action::RunCommand => false,
     }
 }
 

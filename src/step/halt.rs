@@ -8,7 +8,7 @@ use std::future::Future;
 
 use crate::failure::Failure;
 use crate::process::{Ended, Exit, Stop, Why};
-use crate::step::{Kit, Outcome, Stopped};
+use crate::step::{Means, Outcome, Stopped};
 
 /// What a wait came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,11 +20,11 @@ pub(in crate::step) enum Or<T> {
 }
 
 /// Runs a step's work and makes an outcome of how it ends. On force the work is dropped where it is.
-pub(in crate::step) async fn drive(kit: &Kit, work: impl Future<Output = Result<Outcome, Failure>>) -> Outcome {
+pub(in crate::step) async fn drive(means: &Means, work: impl Future<Output = Result<Outcome, Failure>>) -> Outcome {
     tokio::select! {
         biased;
         ended = work => ended.unwrap_or_else(Outcome::Failed),
-        () = forced(kit) => Outcome::Stopped(Stopped {
+        () = forced(means) => Outcome::Stopped(Stopped {
             clean: false,
             unfinished: Vec::new(),
             note: "a request to the API server was given up; it may still take effect".to_owned(),
@@ -33,8 +33,8 @@ pub(in crate::step) async fn drive(kit: &Kit, work: impl Future<Output = Result<
 }
 
 /// Waits for something that can be given up at any point, but no longer than until a stop is asked for.
-pub(in crate::step) async fn unless_stopped<T>(kit: &Kit, wait: impl Future<Output = T>) -> Or<T> {
-    let mut stop = kit.stop.clone();
+pub(in crate::step) async fn unless_stopped<T>(means: &Means, wait: impl Future<Output = T>) -> Or<T> {
+    let mut stop = means.stop.clone();
     tokio::select! {
         biased;
         _ = stop.asked() => Or::Stopped,
@@ -43,11 +43,11 @@ pub(in crate::step) async fn unless_stopped<T>(kit: &Kit, wait: impl Future<Outp
 }
 
 /// Waits for something that a graceful stop lets end, but no longer than until force is asked for.
-pub(in crate::step) async fn unless_forced<T>(kit: &Kit, wait: impl Future<Output = T>) -> Or<T> {
+pub(in crate::step) async fn unless_forced<T>(means: &Means, wait: impl Future<Output = T>) -> Or<T> {
     tokio::select! {
         biased;
         ended = wait => Or::Ended(ended),
-        () = forced(kit) => Or::Stopped,
+        () = forced(means) => Or::Stopped,
     }
 }
 
@@ -75,13 +75,13 @@ pub(in crate::step) enum Asked {
 
 impl Asked {
     /// What holds now.
-    pub(in crate::step) fn of(kit: &Kit) -> Asked {
-        if kit.stop.is_asked() { Asked::Yes } else { Asked::No }
+    pub(in crate::step) fn of(means: &Means) -> Asked {
+        if means.stop.is_asked() { Asked::Yes } else { Asked::No }
     }
 }
 
-async fn forced(kit: &Kit) {
-    let mut stop = kit.stop.clone();
+async fn forced(means: &Means) {
+    let mut stop = means.stop.clone();
     loop {
         if let Stop::Force { .. } = stop.now() {
             return;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::failure::{Code, Failure};
-use crate::process::{self, Ended, Manner, Room, Sign, Sink, Spec};
+use crate::process::{self, Ended, Manner, Room, Sign, Sink, Spec, Stdin};
 use crate::redact::Redactor;
-use crate::step::{Kit, Mode, Severity, Update};
+use crate::step::{Means, Mode, Severity, Update};
 
 /// The folder of the run directory for what is removed at the run's end: variables, values, copies, saved plans.
 pub const PRIVATE: &str = "private";
@@ -62,13 +62,13 @@ pub(crate) struct Call {
 
 impl Call {
     /// A program that only reads or prepares, in the run directory.
-    pub(crate) fn query(kit: &Kit, name: &str, program: &Path, args: &[&str]) -> Call {
+    pub(crate) fn query(means: &Means, name: &str, program: &Path, args: &[&str]) -> Call {
         Call {
             name: name.to_owned(),
             program: program.to_owned(),
             args: words(args),
             env: Vec::new(),
-            cwd: kit.run_dir.clone(),
+            cwd: means.run_dir.clone(),
             manner: Manner::Query,
             signs: |_| None,
             timeout: None,
@@ -84,37 +84,51 @@ impl Call {
     /// any more: then it is not started.
     pub(crate) async fn run(
         self,
-        kit: &Kit,
+        means: &Means,
         hear: impl FnMut(process::Update) -> Option<process::Update>,
     ) -> Result<Done, Failure> {
-        match (kit.mode, self.manner) {
-            (Mode::Act, Manner::OpenTofu | Manner::Helm | Manner::Unsignalled) => kit.cluster.may_write()?,
+        match (means.mode, self.manner) {
+            (Mode::Act, Manner::OpenTofu | Manner::Helm | Manner::Unsignalled) => means.cluster.may_write()?,
             // What the bundle's commands do is theirs, and images are built before there is a lock.
             (Mode::Act, Manner::Query | Manner::Group) | (Mode::DryRun, _) => {}
         }
-        let files = Files::make(kit, &self.name, self.raw)?;
+        let files = Files::make(means, &self.name, self.raw)?;
+        self.run_in(means, files, Stdin::Null, hear).await
+    }
+
+    /// The same with these files, and something to read.
+    ///
+    /// # Errors
+    /// When it could not be started.
+    pub(crate) async fn run_in(
+        self,
+        means: &Means,
+        files: Files,
+        stdin: Stdin,
+        hear: impl FnMut(process::Update) -> Option<process::Update>,
+    ) -> Result<Done, Failure> {
         if let Some(about) = &self.about {
             write_private(&about_path(&files.record), about)?;
         }
         let name = self.name.clone();
-        let spec = self.spec(kit, &files);
-        let sink = Forward { kit, name, hear };
-        let ended = process::drive(spec, kit.limits, kit.stop.clone(), kit.clock.as_ref(), sink).await?;
-        say_alive(kit, &ended);
+        let spec = Spec { stdin, ..self.spec(means, &files) };
+        let sink = Forward { means, name, hear };
+        let ended = process::drive(spec, means.limits, means.stop.clone(), means.clock.as_ref(), sink).await?;
+        say_alive(means, &ended);
         Ok(Done { ended, files })
     }
 
-    fn spec(self, kit: &Kit, files: &Files) -> Spec {
+    fn spec(self, means: &Means, files: &Files) -> Spec {
         let step = files.record.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let tracked = |(name, _): &(OsString, OsString)| !process::is_tracking(name);
-        let mut env: Vec<(OsString, OsString)> = kit
+        let mut env: Vec<(OsString, OsString)> = means
             .environment
             .iter()
             .map(|(name, value)| (OsString::from(name), OsString::from(value)))
             .filter(tracked)
             .collect();
-        env.push(("KUBECONFIG".into(), kit.kubeconfig.clone().into()));
-        env.push(("KUBE_CONFIG_PATH".into(), kit.kubeconfig.clone().into()));
+        env.push(("KUBECONFIG".into(), means.kubeconfig.clone().into()));
+        env.push(("KUBE_CONFIG_PATH".into(), means.kubeconfig.clone().into()));
         env.extend(self.env.into_iter().map(|(name, value)| (name.into(), value)));
         Spec {
             name: self.name,
@@ -122,9 +136,10 @@ impl Call {
             args: self.args,
             env,
             cwd: self.cwd,
+            stdin: Stdin::Null,
             stdout: files.stdout.clone(),
             stderr: files.stderr.clone(),
-            tag: format!("{}/{step}", kit.run),
+            tag: format!("{}/{step}", means.run),
             manner: self.manner,
             signs: self.signs,
             record: files.record.clone(),
@@ -134,9 +149,9 @@ impl Call {
 }
 
 /// Names what could not be ended: the lock may be given back while it lives.
-fn say_alive(kit: &Kit, ended: &Ended) {
+fn say_alive(means: &Means, ended: &Ended) {
     for left in ended.left_behind.iter().filter(|left| left.fate == process::Fate::Alive) {
-        kit.updates.send(Update::Diagnostic {
+        means.updates.send(Update::Diagnostic {
             severity: Severity::Warning,
             origin: "dcctl".to_owned(),
             summary: format!("process {} ({}) could not be ended and is still there", left.pid, left.name),
@@ -190,7 +205,7 @@ pub(crate) fn words(words: &[&str]) -> Vec<OsString> {
 
 /// Where a program's files are.
 #[derive(Debug)]
-struct Files {
+pub(crate) struct Files {
     stdout: PathBuf,
     stderr: PathBuf,
     record: PathBuf,
@@ -198,10 +213,25 @@ struct Files {
 }
 
 impl Files {
+    /// Outputs that somebody else made, and follows; no other program of this run has them.
+    ///
+    /// # Errors
+    /// When the folder of the records cannot be made.
+    pub(crate) fn at(means: &Means, name: &str, stdout: &Path, stderr: &Path) -> Result<Files, Failure> {
+        let records = means.run_dir.join(RECORDS);
+        make_folder(&records)?;
+        Ok(Files {
+            stdout: stdout.to_owned(),
+            stderr: stderr.to_owned(),
+            record: records.join(slug(name)),
+            keep: means.keep_output,
+        })
+    }
+
     /// Finds names that no other program of this run has had.
-    fn make(kit: &Kit, name: &str, raw: Raw) -> Result<Files, Failure> {
-        let output = kit.run_dir.join(if raw == Raw::Secret { PRIVATE } else { OUTPUT });
-        let records = kit.run_dir.join(RECORDS);
+    fn make(means: &Means, name: &str, raw: Raw) -> Result<Files, Failure> {
+        let output = means.run_dir.join(if raw == Raw::Secret { PRIVATE } else { OUTPUT });
+        let records = means.run_dir.join(RECORDS);
         for folder in [&output, &records] {
             make_folder(folder)?;
         }
@@ -218,7 +248,7 @@ impl Files {
             stdout: output.join(format!("{stem}.stdout")),
             stderr: output.join(format!("{stem}.stderr")),
             record: records.join(stem),
-            keep: raw == Raw::AsAsked && kit.keep_output,
+            keep: raw == Raw::AsAsked && means.keep_output,
         })
     }
 }
@@ -292,7 +322,7 @@ fn slug(name: &str) -> String {
 
 /// Hands a program's updates on, while there is room for them.
 struct Forward<'a, H> {
-    kit: &'a Kit,
+    means: &'a Means,
     name: String,
     hear: H,
 }
@@ -300,16 +330,16 @@ struct Forward<'a, H> {
 impl<H: FnMut(process::Update) -> Option<process::Update>> Sink for Forward<'_, H> {
     fn take(&mut self, update: process::Update) {
         if let Some(update) = (self.hear)(update) {
-            self.kit.updates.send(Update::Process { program: self.name.clone(), update });
+            self.means.updates.send(Update::Process { program: self.name.clone(), update });
         }
     }
 
     fn room(&self) -> Room {
-        self.kit.updates.room()
+        self.means.updates.room()
     }
 
     fn cut(&self, line: &[u8], at: usize) -> usize {
-        self.kit.redactor.safe_cut(line, at)
+        self.means.redactor.safe_cut(line, at)
     }
 }
 

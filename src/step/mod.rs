@@ -1,9 +1,9 @@
 //! How each kind of step is done.
 //!
-//! A step gets a [`Kit`]: everything it may use, and a stop token; never the lock. That nothing is written without the
-//! lock is not for a step to remember: the kit's cluster asks before each write. A step says what happens as
-//! [`Update`]s, which `run` turns into events, and ends with an [`Outcome`]. A dry run goes through the same
-//! functions with [`Mode::DryRun`], in which nothing may be written.
+//! A step gets a [`Kit`], or the one step of `dcctl exec` its [`CommandKit`]: everything it may use, and a stop token;
+//! never the lock. That nothing is written without the lock is not for a step to remember: the kit's cluster asks before
+//! each write. A step says what happens as [`Update`]s, which `run` turns into events, and ends with an [`Outcome`]. A
+//! dry run goes through the same functions with [`Mode::DryRun`], in which nothing may be written.
 
 // The steps that talk to the API server.
 pub mod declaration;
@@ -15,6 +15,7 @@ pub mod record;
 
 // The steps that run programs.
 mod command;
+mod exec;
 mod helm;
 mod helm_end;
 mod helm_plan;
@@ -35,6 +36,8 @@ mod temporary;
 mod tools;
 mod updates;
 
+use std::ffi::OsString;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +49,7 @@ use crate::process;
 use crate::redact::Redactor;
 
 pub use command::{build_images, verify};
+pub use exec::{find_command, run_command};
 pub use helm::install as install_chart;
 pub use invoke::{PRIVATE, RECORDS};
 pub use perform::{perform, refuse_local_state_in_ci};
@@ -75,25 +79,46 @@ pub struct Tool {
     pub version: String,
 }
 
-/// Everything that steps may use.
+/// What every step may use, whatever the run is for.
 #[derive(Debug, Clone)]
-pub struct Kit {
+pub struct Means {
     /// Whether to act or only to say.
     pub mode: Mode,
     /// The run's id.
     pub run: String,
     /// The run's directory; every file that a step makes for its own use is in it.
     pub run_dir: PathBuf,
-    /// The bundle, with every placeholder expanded.
-    pub bundle: Bundle,
-    /// The instance worked on; none for `install`.
-    pub instance: Option<String>,
     /// The API server.
     pub cluster: Cluster,
     /// The run's own kubeconfig, with the chosen context alone.
     pub kubeconfig: PathBuf,
     /// The name of that context.
     pub kube_context: String,
+    /// Keep the raw output of tools.
+    pub keep_output: bool,
+    /// The environment that tools start from, already cleaned.
+    pub environment: Vec<(String, String)>,
+    /// What must never be said.
+    pub redactor: Redactor,
+    /// How long a stop and each wait in it may take.
+    pub limits: process::Limits,
+    /// The stop token.
+    pub stop: process::StopWatch,
+    /// Where updates go.
+    pub updates: Updates,
+    /// The clocks.
+    pub clock: Arc<dyn crate::clock::Clock>,
+}
+
+/// What the steps of a bundle may use. It is the [`Means`] with more beside them, and reads as one thing.
+#[derive(Debug, Clone)]
+pub struct Kit {
+    /// What every step may use.
+    pub means: Means,
+    /// The bundle, with every placeholder expanded.
+    pub bundle: Bundle,
+    /// The instance worked on; none for `install`.
+    pub instance: Option<String>,
     /// OpenTofu, once it was found. A bundle without a root needs none.
     pub tofu: Option<Tool>,
     /// Helm, once it was found. A bundle without a chart needs none.
@@ -106,22 +131,61 @@ pub struct Kit {
     pub build: bool,
     /// Take over fields that another manager owns.
     pub force_conflicts: bool,
-    /// Keep the raw output of tools.
-    pub keep_output: bool,
-    /// The environment that tools start from, already cleaned.
-    pub environment: Vec<(String, String)>,
-    /// What must never be said.
-    pub redactor: Redactor,
     /// What the OpenTofu roots of this run gave, for the chart.
     pub outputs: Outputs,
-    /// How long a stop and each wait in it may take.
-    pub limits: process::Limits,
-    /// The stop token.
-    pub stop: process::StopWatch,
-    /// Where updates go.
-    pub updates: Updates,
-    /// The clocks.
-    pub clock: Arc<dyn crate::clock::Clock>,
+}
+
+impl Deref for Kit {
+    type Target = Means;
+
+    fn deref(&self) -> &Means {
+        &self.means
+    }
+}
+
+impl DerefMut for Kit {
+    fn deref_mut(&mut self) -> &mut Means {
+        &mut self.means
+    }
+}
+
+/// What the one command of `dcctl exec` is run with.
+#[derive(Debug, Clone)]
+pub struct CommandKit {
+    /// What every step may use.
+    pub means: Means,
+    /// What people call it: the program's name, as it was typed, without its folder. Its arguments are never said: they
+    /// may be secret.
+    pub name: String,
+    /// The program, absolute, as it was found.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Its working folder: the caller's.
+    pub folder: PathBuf,
+    /// The file that gets its standard output.
+    pub stdout: PathBuf,
+    /// The file that gets its standard error.
+    pub stderr: PathBuf,
+}
+
+/// What the steps of a run may use, by what the run is for.
+#[derive(Debug, Clone)]
+pub enum Equipment {
+    /// A bundle.
+    Bundle(Box<Kit>),
+    /// One command.
+    Command(Box<CommandKit>),
+}
+
+impl Equipment {
+    /// What every step may use.
+    pub fn means(&self) -> &Means {
+        match self {
+            Equipment::Bundle(kit) => &kit.means,
+            Equipment::Command(kit) => &kit.means,
+        }
+    }
 }
 
 /// How a step ended.

@@ -8,7 +8,7 @@ use crate::step::{
     refuse_local_state, verify,
 };
 
-/// Does one step. The claim and the look at the surroundings are the run's own.
+/// Does one step of a bundle. The claim and the look at the surroundings are the run's own.
 pub async fn perform(kit: &Kit, action: Action) -> Outcome {
     match action {
         Action::BuildImages => build_images(kit).await,
@@ -23,6 +23,7 @@ pub async fn perform(kit: &Kit, action: Action) -> Outcome {
         Action::Verify => verify(kit).await,
         Action::RecordPhase => record::record_phase(kit).await,
         Action::CheckSurroundings | Action::ClaimCluster => unreachable!("the run itself does {}", action.title()),
+        Action::RunCommand => unreachable!("a bundle has no step \"{}\"", action.title()),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::failure::{Code, Failure};
 use crate::process::{Stream, Update};
 use crate::step::invoke::{Call, Tail};
-use crate::step::{Kit, Tool};
+use crate::step::{Means, Tool};
 
 /// How long a program may take to say its version.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -27,14 +27,14 @@ const NEWEST_HELM: u64 = 4;
 ///
 /// # Errors
 /// [`Code::ToolMissing`], [`Code::ToolUnsuitable`], or what kept it from being asked.
-pub async fn find_tofu(kit: &Kit, given: Option<&Path>) -> Result<Tool, Failure> {
-    let path = locate(kit, "tofu", "--tofu", given).map_err(|failure| match on_path(kit, "terraform") {
+pub async fn find_tofu(means: &Means, given: Option<&Path>) -> Result<Tool, Failure> {
+    let path = locate(means, "tofu", "--tofu", given).map_err(|failure| match on_path(means, "terraform") {
         Some(terraform) => {
             failure.hint(format!("{} is Terraform, which dcctl does not use in its place", terraform.display()))
         }
         None => failure,
     })?;
-    let said = ask(kit, &path, &["version"]).await?;
+    let said = ask(means, &path, &["version"]).await?;
     check_tofu(&path, &said)
 }
 
@@ -42,9 +42,9 @@ pub async fn find_tofu(kit: &Kit, given: Option<&Path>) -> Result<Tool, Failure>
 ///
 /// # Errors
 /// [`Code::ToolMissing`], [`Code::ToolUnsuitable`], or what kept it from being asked.
-pub async fn find_helm(kit: &Kit, given: Option<&Path>) -> Result<Tool, Failure> {
-    let path = locate(kit, "helm", "--helm", given)?;
-    let said = ask(kit, &path, &["version", "--template", "{{.Version}}"]).await?;
+pub async fn find_helm(means: &Means, given: Option<&Path>) -> Result<Tool, Failure> {
+    let path = locate(means, "helm", "--helm", given)?;
+    let said = ask(means, &path, &["version", "--template", "{{.Version}}"]).await?;
     check_helm(&path, &said)
 }
 
@@ -96,14 +96,14 @@ fn unsuitable(sentence: String, said: &[String]) -> Failure {
 }
 
 /// Runs a program that only says its version. Nobody else hears it.
-async fn ask(kit: &Kit, path: &Path, args: &[&str]) -> Result<Vec<String>, Failure> {
+async fn ask(means: &Means, path: &Path, args: &[&str]) -> Result<Vec<String>, Failure> {
     let name = format!("{} version", path.file_name().unwrap_or_default().display());
-    let mut call = Call::query(kit, &name, path, args);
+    let mut call = Call::query(means, &name, path, args);
     call.timeout = Some(LIMIT);
     call.env = vec![("CHECKPOINT_DISABLE", "1".into())];
     let (mut said, mut complained) = (Vec::new(), Tail::default());
     let done = call
-        .run(kit, |update| {
+        .run(means, |update| {
             if let Update::Line { stream, text, .. } = update {
                 match stream {
                     Stream::Stdout if said.len() < 100 => said.push(text),
@@ -127,16 +127,16 @@ async fn ask(kit: &Kit, path: &Path, args: &[&str]) -> Result<Vec<String>, Failu
     Err(complained.last(3).fold(failure, Failure::cause))
 }
 
-fn locate(kit: &Kit, name: &str, option: &str, given: Option<&Path>) -> Result<PathBuf, Failure> {
+fn locate(means: &Means, name: &str, option: &str, given: Option<&Path>) -> Result<PathBuf, Failure> {
     let Some(given) = given else {
-        return on_path(kit, name).ok_or_else(|| {
+        return on_path(means, name).ok_or_else(|| {
             Failure::new(Code::ToolMissing, format!("`{name}` is not on PATH"))
                 .hint(format!("install it, or name it with {option}"))
         });
     };
     // A name without a folder is looked up, as a shell would.
     if given.components().count() == 1 && !given.is_absolute() {
-        let found = given.to_str().and_then(|given| on_path(kit, given));
+        let found = given.to_str().and_then(|given| on_path(means, given));
         return found.ok_or_else(|| {
             Failure::new(Code::ToolMissing, format!("`{}`, given with {option}, is not on PATH", given.display()))
         });
@@ -149,8 +149,8 @@ fn locate(kit: &Kit, name: &str, option: &str, given: Option<&Path>) -> Result<P
     Err(Failure::new(Code::ToolMissing, format!("`{}`, given with {option}, {why}", path.display())))
 }
 
-fn on_path(kit: &Kit, name: &str) -> Option<PathBuf> {
-    let (_, path) = kit.environment.iter().find(|(variable, _)| variable == "PATH")?;
+fn on_path(means: &Means, name: &str) -> Option<PathBuf> {
+    let (_, path) = means.environment.iter().find(|(variable, _)| variable == "PATH")?;
     std::env::split_paths(path)
         // An empty entry means the current folder, where nothing of ours is to be picked up by chance.
         .filter(|folder| folder.is_absolute())
@@ -158,7 +158,8 @@ fn on_path(kit: &Kit, name: &str) -> Option<PathBuf> {
         .find(|candidate| is_program(candidate))
 }
 
-fn is_program(path: &Path) -> bool {
+/// Whether a file can be run.
+pub(in crate::step) fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 

@@ -178,6 +178,7 @@ fn drive(folder: &Path, arguments: &[String]) {
         args: arguments.iter().map(Into::into).collect(),
         env: Vec::new(),
         cwd: folder.to_owned(),
+        stdin: dcctl::process::Stdin::Null,
         stdout: folder.join("stdout"),
         stderr: folder.join("stderr"),
         tag: format!("drive/{}", std::process::id()),

@@ -89,10 +89,11 @@ fn describe(command: &clap::Command, above: &str, page: &mut String) {
     let path = format!("{above}{}", command.get_name());
     if !command.has_subcommands() {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        let words = std::iter::once(path.clone()).chain(command.get_positionals().map(value));
-        let typed = words.collect::<Vec<_>>().join(" ");
+        let (last, words): (Vec<_>, Vec<_>) = command.get_positionals().partition(|argument| argument.is_last_set());
+        let typed = std::iter::once(path.clone()).chain(words.into_iter().map(value)).collect::<Vec<_>>().join(" ");
         let options = if command.get_opts().count() == 0 { "" } else { " [OPTIONS]" };
-        write!(page, "\n## {path}\n\n{about}\n\n```\n{typed}{options}\n```\n").expect("a string grows");
+        let last = last.first().map(|argument| format!(" -- {}…", value(argument))).unwrap_or_default();
+        write!(page, "\n## {path}\n\n{about}\n\n```\n{typed}{options}{last}\n```\n").expect("a string grows");
         let mut rows = command.get_arguments().filter(|arg| !arg.is_hide_set()).map(option).peekable();
         if rows.peek().is_some() {
             page.push_str("\n| option | variable | what it is |\n|---|---|---|\n");

@@ -7,6 +7,7 @@ mod chart;
 mod cluster;
 mod docs;
 mod encodings;
+mod exec;
 mod laws;
 mod layering;
 mod lock;

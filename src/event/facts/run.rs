@@ -22,6 +22,9 @@ pub struct RunStarted {
     /// The instance worked on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
+    /// The program that `exec` runs, without its folder. Its arguments are never told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// What is being installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bundle: Option<BundleFact>,
@@ -83,9 +86,9 @@ pub struct StopBudget {
 impl RunStarted {
     fn subject(&self) -> String {
         let mut subject = self.command.clone();
-        if let Some(instance) = &self.instance {
+        if let Some(object) = self.instance.as_ref().or(self.program.as_ref()) {
             subject.push(' ');
-            subject.push_str(instance);
+            subject.push_str(object);
         }
         subject
     }
@@ -135,15 +138,18 @@ impl Fact for RunPlanned {
 /// The verdict: the last event of every run, sent exactly once. A journal without it tells of a run that was cut off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunFinished {
-    /// What was asked for, with the instance: `bootstrap demo`.
+    /// What was asked for, with the instance or the program: `bootstrap demo`, `exec deploy.sh`.
     pub subject: String,
     /// How it ended.
     pub outcome: RunOutcome,
-    /// The exit status of the process.
+    /// The exit status of the process. With `--propagate-exit-code` it may be that of the command, and `failure` tells.
     pub exit_code: u8,
     /// Why, unless it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failed>,
+    /// How the command of `exec` ended, if it was started and its end was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_end: Option<CommandEnd>,
     /// Where the lock is.
     pub lock: LockEnd,
     /// Who held it when it was last seen, unless nobody did. A run that lost its lock because it could not renew it has
@@ -166,6 +172,17 @@ pub struct RunFinished {
     pub dry_run: bool,
     /// How long the run took, in milliseconds.
     pub duration_ms: u64,
+}
+
+/// How the command of `exec` ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CommandEnd {
+    /// Its exit status, when it ended by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The number of the signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
 }
 
 /// A file that was kept for a person to look at.

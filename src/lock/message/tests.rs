@@ -57,6 +57,21 @@ fn without_an_instance_there_is_no_parenthesis() {
 }
 
 #[test]
+fn a_run_inside_the_holder_s_is_told_that_it_would_wait_for_itself() {
+    let outer = HolderId::new("alice", "build-01", 48213, 0x9f3c_1a20_b7e4_d5c6);
+    let failure = inside(&outer, Some("exec"));
+    assert_eq!(
+        (failure.code, failure.message.as_str()),
+        (
+            Code::NestedRun,
+            "this command was started by the run that holds this cluster's lock, \
+             alice@build-01/48213/9f3c1a20b7e4d5c6 (`dcctl exec`): it would wait for itself"
+        )
+    );
+    assert!(outer.is_run("9f3c1a20b7e4d5c6") && !outer.is_run("9f3c1a20b7e4d5c7") && !outer.is_run(""));
+}
+
+#[test]
 fn a_context_is_written_as_a_shell_takes_it() {
     assert_eq!(
         reclaim_command("arn:aws:eks:eu-1:7:cluster/x"),

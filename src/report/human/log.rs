@@ -310,7 +310,9 @@ impl Step {
                 Vec::new()
             }
             Event::ProcessOutput(said) => {
-                self.tail.push(&said.text, PieceEnd::of(said));
+                if output != ToolOutput::Elsewhere {
+                    self.tail.push(&said.text, PieceEnd::of(said));
+                }
                 let shown = output == ToolOutput::Always;
                 shown.then(|| printed(&readable(&said.text))).into_iter().collect()
             }
@@ -436,8 +438,8 @@ pub(super) fn labelled(indent: usize, label: &str, value: &str) -> Row {
 
 fn heading(started: &RunStarted) -> Vec<Row> {
     let title = Row::new().say(Style::Dim, &format!("dcctl {}  ", started.dcctl)).say(Style::Bold, &started.command);
-    let title = match &started.instance {
-        Some(instance) => title.say(Style::Bold, &format!(" {instance}")),
+    let title = match started.instance.as_ref().or(started.program.as_ref()) {
+        Some(object) => title.say(Style::Bold, &format!(" {object}")),
         None => title,
     };
     let mut rows = vec![title];

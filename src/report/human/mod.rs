@@ -54,6 +54,8 @@ pub enum ToolOutput {
     OnFailure,
     /// All of it.
     Always,
+    /// None: it is passed on beside this log.
+    Elsewhere,
 }
 
 /// How the log looks.

@@ -22,8 +22,9 @@ async fn a_supervisor_has_nothing_by_which_the_front_could_be_ended_with_it() {
         env: dcctl::process::scrub([("RUNNER_TRACKING_ID".into(), "x".into()), ("KEPT".into(), "y".into())]),
         run_dir: bench.folder.path().to_owned(),
         log: bench.path("supervisor.log"),
+        pipe: None,
     };
-    let detached = spawn(&launch).expect("started");
+    let detached = spawn(launch).expect("started");
     let pid = bench.pid("up").await;
     assert_eq!(pid, detached.pid);
     let mut said = String::new();
@@ -70,8 +71,9 @@ fn a_supervisor_that_is_not_there_is_said() {
         env: Vec::new(),
         run_dir: bench.folder.path().to_owned(),
         log: bench.path("log"),
+        pipe: None,
     };
-    let failure = spawn(&launch).expect_err("it is not there");
+    let failure = spawn(launch).expect_err("it is not there");
     assert_eq!(failure.code, Code::CommandFailed);
     assert!(failure.causes.iter().any(|cause| cause.contains("No such file")), "{failure:?}");
 }

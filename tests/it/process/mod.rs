@@ -16,7 +16,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dcctl::clock::{Clock, System};
-use dcctl::process::{Directly, Ended, Life, Limits, Manner, Sign, Spec, Stopper, Stream, Update, drive, stop_channel};
+use dcctl::process::{
+    Directly, Ended, Life, Limits, Manner, Sign, Spec, Stdin, Stopper, Stream, Update, drive, stop_channel,
+};
 use tempfile::TempDir;
 
 const TOOL: &str = env!("CARGO_BIN_EXE_fake-tool");
@@ -49,6 +51,7 @@ impl Bench {
             args,
             env: vec![("GIVEN".into(), "yes".into())],
             cwd: self.folder.path().to_owned(),
+            stdin: Stdin::Null,
             stdout: self.path("stdout"),
             stderr: self.path("stderr"),
             tag: format!("test/{}", self.folder.path().display()),

@@ -12,7 +12,9 @@ use dcctl::config::{Bundle, Claims, Declaration, Deployment, Instance, Operator}
 use dcctl::failure::Failure;
 use dcctl::process::{Limits, Stopper, stop_channel};
 use dcctl::redact::Redactor;
-use dcctl::step::{Kit, Mode, ObjectChange, Outcome, Update, Updates, UpdatesReceiver, find_helm, find_tofu, updates};
+use dcctl::step::{
+    Kit, Means, Mode, ObjectChange, Outcome, Update, Updates, UpdatesReceiver, find_helm, find_tofu, updates,
+};
 use serde_json::Value;
 
 use crate::bed::{Bed, Tools};
@@ -120,11 +122,24 @@ pub(crate) async fn connect_with(bed: &Bed, user: &str, may_write: MayWrite) -> 
 }
 
 fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Updates) -> Kit {
-    Kit {
+    let means = Means {
         mode: Mode::Act,
         // What a tool starts is known by the run's id, so two tests at once may not have the same.
         run: bed.scratch().file_name().expect("a folder of its own").to_string_lossy().into_owned(),
         run_dir: bed.scratch().to_owned(),
+        cluster,
+        kubeconfig: bed.file("kubeconfig"),
+        kube_context: "bed".to_owned(),
+        keep_output: false,
+        environment: Vec::new(),
+        redactor: Redactor::default(),
+        limits: Limits::default(),
+        stop,
+        updates,
+        clock: Arc::new(clock::System),
+    };
+    Kit {
+        means,
         bundle: Bundle {
             root: bed.scratch().to_owned(),
             name: "demo".to_owned(),
@@ -138,23 +153,13 @@ fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Up
             notes: Vec::new(),
         },
         instance: None,
-        cluster,
-        kubeconfig: bed.file("kubeconfig"),
-        kube_context: "bed".to_owned(),
         tofu: None,
         helm: None,
         state_dir: bed.file("state"),
         values: Vec::new(),
         build: false,
         force_conflicts: true,
-        keep_output: false,
-        environment: Vec::new(),
-        redactor: Redactor::default(),
         outputs: dcctl::step::Outputs::default(),
-        limits: Limits::default(),
-        stop,
-        updates,
-        clock: Arc::new(clock::System),
     }
 }
 

@@ -1,0 +1,198 @@
+//! A command that may become a run: a refusal until everything about it is known, a run from then on.
+//!
+//! Whatever is wrong before is told like a run that ended at once, and nothing was started.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::cli::{self, BusyOptions, ReportOptions, TargetOptions};
+use crate::clock::Instant;
+use crate::commands::apply::files;
+use crate::commands::{Desk, complain, runtime, terminal};
+use crate::failure::{Code, Failure};
+use crate::front::{self, Broken, Refusal, Showing, Surroundings};
+use crate::pipeline::Verb;
+use crate::redact::Redactor;
+use crate::run::{self, Mode, OnBusy, Spec, Wait};
+use crate::signal::Signals;
+
+/// A command line that asks for a run.
+pub(crate) trait Asked: Send + Sync + 'static {
+    /// The verb.
+    fn verb(&self) -> Verb;
+
+    /// The instance that it names, if it takes one.
+    fn instance(&self) -> Option<&str> {
+        None
+    }
+
+    /// The program that it names, if it takes one.
+    fn program(&self) -> Option<String> {
+        None
+    }
+
+    /// Which cluster.
+    fn target(&self) -> &TargetOptions;
+
+    /// Where it is said what happens.
+    fn report(&self) -> &ReportOptions;
+
+    /// Whether to act.
+    fn mode(&self) -> Mode;
+
+    /// How the run is shown.
+    fn showing(&self, desk: &Desk) -> Showing;
+
+    /// Everything about the run, read and checked.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn gather(&self, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failure>;
+}
+
+/// What is decided when the command begins.
+#[derive(Clone)]
+pub(crate) struct Begun {
+    /// What every command may use.
+    pub(crate) desk: Desk,
+    /// The run's id.
+    pub(crate) run: String,
+    /// When the front began.
+    pub(crate) began: Instant,
+}
+
+/// Makes a run of a command line, and returns its exit status.
+pub(crate) fn make(desk: &Desk, asked: impl Asked) -> u8 {
+    let begun = Begun { desk: desk.clone(), run: new_run_id(), began: desk.clock.now() };
+    let attempt = Attempt { begun, asked: Arc::new(asked) };
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(failure) => return attempt.refused(failure),
+    };
+    let code = runtime.block_on(async {
+        let made = run::caught(attempt.make()).await;
+        made.unwrap_or_else(|why| attempt.refused(Failure::new(Code::Internal, format!("dcctl itself broke: {why}"))))
+    });
+    runtime.shutdown_background();
+    code
+}
+
+/// A new run's id: 16 hexadecimal digits from the system's source of randomness.
+pub(crate) fn new_run_id() -> String {
+    let number = getrandom::u64().expect("the system has a source of randomness");
+    format!("{number:016x}")
+}
+
+struct Attempt<A> {
+    begun: Begun,
+    asked: Arc<A>,
+}
+
+impl<A: Asked> Attempt<A> {
+    async fn make(&self) -> u8 {
+        // Armed before anything else: from here on a signal is a request to stop and never an end.
+        let mut signals = match crate::signal::install() {
+            Ok(signals) => signals,
+            Err(error) => {
+                let (code, sentence) = (Code::Internal, "the signal handlers could not be installed");
+                return self.refused(Failure::new(code.unless_exhausted(&error), sentence).because(&error));
+            }
+        };
+        let Desk { environment, clock } = &self.begun.desk;
+        let given = self.asked.report().run_dir.as_deref();
+        let mut folder = match files::RunFolder::make(given, environment, clock.wall(), &self.begun.run) {
+            Ok(folder) => folder,
+            Err(failure) => return self.refused(failure),
+        };
+        let spec = match self.gather(&mut signals, folder.path()).await {
+            Ok(spec) => spec,
+            Err(failure) => return self.refused(failure),
+        };
+        folder.keep();
+        match start(&self.begun.desk, spec, signals, self.showing()).await {
+            Ok(code) => code,
+            Err(Broken::NotStarted(failure)) => {
+                folder.give_up();
+                self.refused(failure)
+            }
+            Err(Broken::NoVerdict(failure)) => {
+                complain(&failure);
+                failure.code.exit()
+            }
+        }
+    }
+
+    /// Files are read on a thread of their own: one of them may be a pipe that nobody writes, or lie on a drive that
+    /// hangs, and a request to stop is heeded all the same.
+    async fn gather(&self, signals: &mut Signals, run_dir: &Path) -> Result<Spec, Failure> {
+        let (asked, begun, run_dir) = (self.asked.clone(), self.begun.clone(), run_dir.to_path_buf());
+        let reading = tokio::task::spawn_blocking(move || asked.gather(&begun, run_dir));
+        tokio::select! {
+            biased;
+            _ = signals.next() => Err(Failure::new(Code::StoppedClean, "stopped on request before the run began")),
+            read = reading => read.unwrap_or_else(|error| {
+                Err(Failure::new(Code::Internal, "reading what the run needs broke off").because(&error))
+            }),
+        }
+    }
+
+    fn showing(&self) -> Showing {
+        self.asked.showing(&self.begun.desk)
+    }
+
+    fn refused(&self, failure: Failure) -> u8 {
+        let (asked, report) = (&self.asked, self.asked.report());
+        let refusal = Refusal {
+            failure,
+            run: self.begun.run.clone(),
+            began: self.begun.began,
+            command: asked.verb().word().to_owned(),
+            instance: asked.instance().map(str::to_owned),
+            program: asked.program(),
+            kube_context: asked.target().kube_context.clone(),
+            mode: asked.mode(),
+            events_file: reportable("--events-file", report.events_file.as_deref()),
+            junit: reportable("--junit", report.junit.as_deref()),
+            redactor: Redactor::default(),
+        };
+        front::refuse(&refusal, self.showing())
+    }
+}
+
+/// How long to wait for the lock.
+pub(crate) fn wait(options: &BusyOptions) -> Wait {
+    options.wait.map_or(Wait::No, |wait| match wait {
+        cli::Wait::AtMost(limit) => Wait::AtMost(limit),
+        cli::Wait::Forever => Wait::Forever,
+    })
+}
+
+/// What to do without the lock.
+pub(crate) fn on_busy(options: &BusyOptions, verb: Verb) -> OnBusy {
+    options.on_busy.map_or(OnBusy::preset(verb), |on_busy| match on_busy {
+        cli::OnBusy::Refuse => OnBusy::Refuse,
+        cli::OnBusy::Warn => OnBusy::Warn,
+    })
+}
+
+/// A report's path, if a refusal may be written there.
+pub(crate) fn reportable(option: &str, given: Option<&Path>) -> Option<PathBuf> {
+    files::report_path(option, given).ok().flatten()
+}
+
+async fn start(desk: &Desk, spec: Spec, signals: Signals, showing: Showing) -> Result<u8, Broken> {
+    let program = std::env::current_exe().map_err(|error| {
+        let code = Code::CommandFailed.unless_exhausted(&error);
+        Broken::NotStarted(Failure::new(code, "this program cannot tell where it is").because(&error))
+    })?;
+    let surroundings = Surroundings {
+        program,
+        environment: desk.environment.for_supervisor(),
+        clock: desk.clock.clone(),
+        signals,
+        complaints: terminal::stderr,
+        input: terminal::stdin,
+        terminal: terminal::foreground(),
+    };
+    front::run(spec, showing, surroundings).await
+}

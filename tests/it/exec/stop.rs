@@ -1,0 +1,150 @@
+//! Stopping a command: one SIGTERM, whatever comes, and SIGKILL only at the end of the budget.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::exec::{Rig, of_kind};
+
+/// Writes down each SIGTERM, and ends when the test says so.
+const STUBBORN: &str = "trap 'echo TERM >> @/signals' TERM; : > @/up; until [ -e @/go ]; do sleep 0.05; done; exit 4";
+
+#[test]
+fn however_many_signals_come_the_command_gets_one_sigterm() {
+    let rig = Rig::new();
+    let run = rig.sh(&["--output", "jsonl", "--propagate-exit-code"], STUBBORN).start();
+    rig.wait_for("up");
+    run.signal(Signal::INT);
+    rig.wait_for("signals");
+    for _ in 0..20 {
+        run.signal(Signal::TERM);
+    }
+    run.signal(Signal::HUP);
+    for signal in ["SIGTERM", "SIGHUP"] {
+        run.wait_for("signal.received", |event| {
+            event["data"]["signal"] == signal && event["data"]["effect"] == "nothing"
+        });
+    }
+    rig.mark("go");
+    let finished = run.finish().expect_code(10);
+    assert_eq!(rig.read("signals"), Some(b"TERM\n".to_vec()));
+    let events = finished.events();
+    let interrupted = of_kind(&events, "process.interrupted");
+    assert_eq!(interrupted.len(), 1);
+    assert_eq!(interrupted[0]["data"]["signal"], "SIGTERM");
+    let verdict = &finished.verdict()["data"];
+    assert_eq!((&verdict["outcome"], &verdict["lock"]), (&json!("stopped"), &json!("released")));
+    assert_eq!(verdict["failure"]["message"], "stopped on request: `sh` ended with exit status 4");
+    assert_eq!(verdict["command_end"], json!({ "exit_code": 4 }));
+    assert_eq!(finished.junit().only_bad().kind, "dcctl.Interrupted");
+    assert_eq!(rig.lease(), None);
+}
+
+#[test]
+fn the_sigterm_reaches_what_the_command_started() {
+    let rig = Rig::new();
+    let script = "(trap 'echo child >> @/signals; exit 0' TERM; : > @/up; while :; do sleep 0.05; done) & \
+                  trap 'wait; echo parent >> @/signals; exit 0' TERM; wait";
+    let run = rig.sh(&[], script).start();
+    rig.wait_for("up");
+    run.signal(Signal::TERM);
+    let finished = run.finish().expect_code(10);
+    assert_eq!(rig.read("signals"), Some(b"child\nparent\n".to_vec()));
+    assert!(finished.stderr.contains("stopped on request: `sh` ended with exit status 0"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_command_that_does_not_end_is_killed_at_the_end_of_the_budget() {
+    let rig = Rig::new();
+    let script = "trap '' TERM; : > @/up; while :; do sleep 0.05; done";
+    let run = rig.sh(&["--output", "jsonl", "--stop-after", "1s", "--propagate-exit-code"], script).start();
+    rig.wait_for("up");
+    run.signal(Signal::TERM);
+    let finished = run.finish().expect_code(11);
+    let events = finished.events();
+    assert_eq!(of_kind(&events, "process.interrupted").len(), 1);
+    assert_eq!(of_kind(&events, "process.killed").len(), 1);
+    let verdict = &finished.verdict()["data"];
+    assert_eq!(
+        verdict["failure"]["message"],
+        "stopped on request: `sh` was ended by signal 9; what it was doing may be HALF DONE"
+    );
+    assert!(
+        verdict["next"][0].as_str().is_some_and(|next| next.starts_with("look at what `sh` had done")),
+        "{verdict}"
+    );
+    assert_eq!((&verdict["lock"], rig.lease()), (&json!("released"), None));
+}
+
+#[test]
+fn a_killed_front_is_the_one_request_to_stop() {
+    let rig = Rig::new();
+    let (folder, journal) = rig.run_dir("run");
+    let options =
+        ["--run-dir", &folder.display().to_string(), "--junit", &rig.bed.file("junit.xml").display().to_string()];
+    let run = rig.sh(&options, STUBBORN).start();
+    rig.wait_for("up");
+    run.signal(Signal::KILL);
+    rig.wait_for("signals");
+    rig.mark("go");
+    let verdict = journal.wait_for("run.finished", |_| true);
+    assert_eq!(
+        (&verdict["data"]["exit_code"], &verdict["data"]["lock"]),
+        (&json!(10), &json!("released")),
+        "{verdict}"
+    );
+    assert_eq!(journal.wait_for("stop.requested", |_| true)["data"]["cause"], "front_gone");
+    assert_eq!(rig.read("signals"), Some(b"TERM\n".to_vec()));
+    assert_eq!(rig.lease(), None);
+    for stream in ["stdout", "stderr"] {
+        assert!(!folder.join(format!("output/command.{stream}")).exists(), "what it printed is left");
+    }
+}
+
+#[test]
+fn a_stop_before_the_command_is_started_starts_none() {
+    use crate::bed::{Fault, Gate, Proxy, Rule};
+    let rig = Rig::new();
+    let (proxy, gate) = (Proxy::start(&rig.bed), Gate::new());
+    proxy.add(Rule::on("GET", "/leases/dcctl").request(Fault::Hold(gate.clone())));
+    let kubeconfig = proxy.kubeconfig("admin");
+    let run = rig.sh(&["--output", "jsonl"], ": > @/started").with_kubeconfig(&kubeconfig).start();
+    gate.wait_for(1);
+    run.signal(Signal::TERM);
+    run.wait_for("stop.requested", |_| true);
+    gate.open();
+    let finished = run.finish().expect_code(10);
+    let verdict = &finished.verdict()["data"];
+    assert_eq!(verdict["failure"]["message"], "stopped on request: `sh` was not started");
+    assert_eq!(rig.read("started"), None);
+}
+
+#[test]
+fn force_ends_the_command_and_leaves_the_lock() {
+    let rig = Rig::new();
+    let run = rig.sh(&["--output", "jsonl"], "trap '' TERM; : > @/up; while :; do sleep 0.05; done").start();
+    rig.wait_for("up");
+    run.signal(Signal::QUIT);
+    let finished = run.finish().expect_code(12);
+    let verdict: &Value = &finished.verdict()["data"];
+    assert_eq!(verdict["lock"], "left");
+    let holder = rig.lease().expect("it was left")["spec"]["holderIdentity"].clone();
+    assert_eq!(verdict["holder"], holder);
+}
+
+#[test]
+fn a_killed_supervisor_is_said_with_the_command_that_may_still_run() {
+    let rig = Rig::new();
+    let run = rig.sh(&["--output", "jsonl"], "echo before; : > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
+    rig.wait_for("up");
+    let started = run.wait_for("run.started", |_| true);
+    let pid = started["data"]["holder"].as_str().and_then(|holder| holder.split('/').nth(1)).expect("a process id");
+    let pid = pid.parse().ok().and_then(rustix::process::Pid::from_raw).expect("a process id");
+    run.wait_for("process.output", |_| true);
+    rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
+    let finished = run.finish().expect_code(1);
+    let verdict = &finished.verdict()["data"];
+    assert_eq!((&verdict["failure"]["code"], &verdict["lock"]), (&json!("supervisor.killed"), &json!("left")));
+    assert!(verdict["failure"]["causes"].to_string().contains("nobody saw the end of sh (process "), "{verdict}");
+    assert!(verdict["next"].to_string().contains("look at what `sh` had done"), "{verdict}");
+    rig.mark("go");
+}
