@@ -147,7 +147,11 @@ fn a_command_waits_for_its_turn_or_goes_on_without_the_lock_when_it_is_told_to()
     let options = ["--output", "jsonl", "--on-busy", "warn", "--propagate-exit-code"];
     let without = rig.sh(&options, ": > @/without; exit 7").run().expect_code(7);
     let verdict = &without.verdict()["data"];
-    assert_eq!((&verdict["lock"], &verdict["failure"]["code"]), (&json!("not_held"), &json!("exec.failed")), "{verdict}");
+    assert_eq!(
+        (&verdict["lock"], &verdict["failure"]["code"]),
+        (&json!("not_held"), &json!("exec.failed")),
+        "{verdict}"
+    );
     assert!(rig.read("without").is_some());
     assert_eq!(rig.lease().expect("it is still held")["spec"]["holderIdentity"], holder);
 
