@@ -80,8 +80,12 @@ const OF_ONE_VERB: [(&str, &str, &str); 4] = [
 
 /// The whole command tree.
 pub fn command() -> clap::Command {
-    OF_ONE_VERB.into_iter().fold(Cli::command(), |tree, (verb, option, help)| {
-        tree.mut_subcommand(verb, |verb| verb.mut_arg(option, |option| option.help(help)))
+    Cli::command().mut_subcommands(|verb| {
+        let name = verb.get_name().to_owned();
+        verb.mut_args(|option| {
+            let own = OF_ONE_VERB.iter().find(|(verb, id, _)| *verb == name && option.get_id() == *id);
+            own.map(|(.., help)| *help).map_or(option.clone(), |help| option.help(help))
+        })
     })
 }
 

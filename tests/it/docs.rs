@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
-use clap::{ArgAction, CommandFactory};
-use dcctl::cli::Cli;
+use clap::ArgAction;
 use dcctl::failure::TABLE;
 
 use crate::tree::{self, Source, Strings};
@@ -81,7 +80,7 @@ fn command_line() -> String {
          <!-- Generated from src/cli. Change it there and run `make docs`. -->\n\n\
          An option that has a variable may be given by it instead; what is typed wins.\n",
     );
-    describe(&Cli::command(), "", &mut page);
+    describe(&dcctl::cli::command(), "", &mut page);
     page
 }
 
@@ -266,7 +265,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
 /// A message of the program that a page quotes (as a blockquote) may name more than there is yet.
 #[test]
 fn pages_tell_people_only_commands_that_exist() {
-    let cli = Cli::command();
+    let cli = dcctl::cli::command();
     let known: Vec<_> = cli.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
     let mut offences = Vec::new();
     for page in pages() {
@@ -285,7 +284,7 @@ fn pages_tell_people_only_commands_that_exist() {
 
 #[test]
 fn messages_tell_people_only_commands_that_exist() {
-    let cli = Cli::command();
+    let cli = dcctl::cli::command();
     let known: Vec<_> = cli.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
     let mut offences = Vec::new();
     for file in tree::rust(&["src/"]) {
