@@ -156,7 +156,7 @@ fn a_command_waits_for_its_turn_or_goes_on_without_the_lock_when_it_is_told_to()
     assert_eq!(rig.lease().expect("it is still held")["spec"]["holderIdentity"], holder);
 
     let second = rig.sh(&["--output", "jsonl", "--wait"], "[ -e @/go ]").start();
-    second.wait_for("lock.waiting", |_| true);
+    second.wait_for("lock.blocked", |event| event["data"]["manner"] == "waits");
     rig.mark("go");
     first.finish().expect_code(0);
     second.finish().expect_code(0);

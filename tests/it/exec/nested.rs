@@ -42,7 +42,7 @@ fn a_run_inside_another_neither_waits_for_it_nor_goes_on_without_the_lock() {
         let words = [dcctl.as_str(), "exec", option, "--output", "jsonl", "--", "touch", "started"];
         let finished = rig.exec(&["--propagate-exit-code"], &words).run().expect_code(3);
         assert_eq!(finished.verdict()["data"]["failure"]["code"], "config.nested");
-        assert!(of_kind(&finished.events(), "lock.waiting").is_empty());
+        assert!(of_kind(&finished.events(), "lock.blocked").is_empty());
         assert_eq!(rig.read("started"), None);
     }
 }
