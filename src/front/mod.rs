@@ -5,7 +5,7 @@
 //! to stop, which the supervisor sees by itself. Showing happens on a thread of its own ([`show`]), so a reader that
 //! stands still delays neither a request to stop nor the end.
 //!
-//! What the command of `dcctl exec` prints may be passed on beside what is shown ([`relay`]), and what the front reads may
+//! What the command of `dcctl exec` prints may be passed on beside what is shown ([`mod@relay`]), and what the front reads may
 //! be copied to it ([`feed`]).
 //!
 //! There is one writer of the journal at a time. The front writes it before the supervisor starts ([`refuse()`]: a
