@@ -149,11 +149,11 @@ codes! {
         "A state that OpenTofu could not save is waiting to be pushed."
         "Push the file that the message names, then remove it.";
     StoppedClean "stopped.clean" 10 "nobody"
-        "Stopped on request. Every tool ended by itself and wrote its state; the lock was released."
+        "Stopped on request. Every tool ended by itself; the lock, if it was taken, was released."
         "Run the same command again when you want to go on.";
     StoppedPartial "stopped.partial" 11 "caller, by a re-run"
-        "Stopped, and the infrastructure is partially applied; the lock was released."
-        "Run the same command again: it reconciles what was left half done.";
+        "Stopped, and the infrastructure is partially applied; the lock, if it was taken, was released."
+        "Look at what the verdict names as unfinished, then run the same command again.";
     StoppedForced "stopped.forced" 12 "operator"
         "Ended by force, or the lock could not be given back: the lock was left behind."
         "Make sure that nothing of this run lives, then reclaim the lock.";

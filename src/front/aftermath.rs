@@ -275,7 +275,7 @@ fn again(spec: &Spec, unfinished: &[String]) -> Vec<String> {
         }
         (Purpose::Bundle(_), Some(look)) => vec![look, format!("run `dcctl {subject}` again")],
         (Purpose::Bundle(_), None) => {
-            vec![format!("run `dcctl {subject}` again: it reconciles what was left half done")]
+            vec![format!("run `dcctl {subject}` again: it goes on from what is there")]
         }
     }
 }

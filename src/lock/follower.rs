@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Sleep, sleep};
 
 use crate::lock::lease_api::LeaseApi;
 use crate::lock::lease_watch::Changes;
@@ -67,7 +67,7 @@ impl Follower {
                 }
                 Next::Listen => match (&mut self.doing, opened) {
                     (_, Some(changes)) => self.doing = Doing::Listening(changes, Box::pin(sleep(patience))),
-                    (Doing::Listening(_, silence), None) => silence.as_mut().reset(Instant::now() + patience),
+                    (Doing::Listening(_, silence), None) => *silence = Box::pin(sleep(patience)),
                     (_, None) => unreachable!("only an open watch is listened to"),
                 },
                 Next::Rest(pause) => self.doing = Doing::Resting(Box::pin(sleep(pause))),

@@ -273,7 +273,7 @@ impl Twin {
                 in_vain().await
             }
             Some(Fault::Late(delay)) => {
-                let at = tokio::time::Instant::now() + delay;
+                let at = now() + delay;
                 self.inner().late.push((at, Box::new(move |cell| drop(operation(cell)))));
                 in_vain().await
             }
@@ -281,10 +281,15 @@ impl Twin {
     }
 }
 
+/// The runtime's time, which a test can stop.
+fn now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
 impl Inner {
     /// Does what was delayed until now.
     fn land_late(&mut self) {
-        let now = tokio::time::Instant::now();
+        let now = now();
         for (at, operation) in std::mem::take(&mut self.late) {
             if at <= now {
                 operation(&mut self.cell);

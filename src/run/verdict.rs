@@ -47,7 +47,8 @@ pub fn decide(ending: &Ending, lock: LockEnd, report: Option<Failure>) -> Verdic
         return failed(failure.clone(), ending);
     }
     match (lock, report) {
-        (LockEnd::Left | LockEnd::Unknown, _) => left("everything was done, but the lock could not be given back"),
+        (LockEnd::Left, _) => left("everything was done, but the lock could not be given back"),
+        (LockEnd::Unknown, _) => left("everything was done, but it cannot be told whether the lock was given back"),
         (_, Some(failure)) => Verdict { outcome: RunOutcome::Succeeded, failure: Some(failure) },
         (_, None) => Verdict { outcome: RunOutcome::Succeeded, failure: None },
     }
@@ -73,7 +74,13 @@ fn failed(failure: Failure, ending: &Ending) -> Verdict {
 fn forced(ending: &Ending, lock: LockEnd) -> Verdict {
     match lock {
         LockEnd::Left | LockEnd::Unknown => {
-            let failure = Failure::new(Code::StoppedForced, "ended by force: the lock was left behind");
+            let sentence = match lock {
+                LockEnd::Unknown => "ended by force: it cannot be told where the lock is",
+                LockEnd::Left | LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => {
+                    "ended by force: the lock was left behind"
+                }
+            };
+            let failure = Failure::new(Code::StoppedForced, sentence);
             Verdict { outcome: RunOutcome::Forced, failure: Some(with_unfinished(failure, ending)) }
         }
         LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => stopped(ending, lock),
@@ -86,8 +93,10 @@ fn stopped(ending: &Ending, lock: LockEnd) -> Verdict {
         let failure = Failure::new(Code::StoppedPartial, sentence);
         let failure = ending.failure.iter().fold(failure, |failure, cause| failure.cause(cause.message.clone()));
         with_unfinished(failure, ending)
-    } else if matches!(lock, LockEnd::Left | LockEnd::Unknown) {
+    } else if lock == LockEnd::Left {
         return left("stopped on request, but the lock could not be given back");
+    } else if lock == LockEnd::Unknown {
+        return left("stopped on request, but it cannot be told whether the lock was given back");
     } else {
         Failure::new(Code::StoppedClean, "stopped on request; everything that was begun was finished")
     };

@@ -117,6 +117,7 @@ fn value(argument: &clap::Arg) -> String {
 fn option(argument: &clap::Arg) -> String {
     let takes = matches!(argument.get_action(), ArgAction::Set | ArgAction::Append);
     let name = match argument.get_long() {
+        Some(long) if argument.is_require_equals_set() => format!("--{long}[={}]", value(argument)),
         Some(long) if takes => format!("--{long} {}", value(argument)),
         Some(long) => format!("--{long}"),
         None => value(argument),

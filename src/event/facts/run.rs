@@ -76,7 +76,7 @@ pub struct CiFact {
 pub struct StopBudget {
     /// Seconds from the first request.
     pub seconds: u64,
-    /// Where that number is from: `default`, `--stop-budget`, or the name of what was detected.
+    /// Where that number is from: `--stop-after`, as it was given or by default.
     pub source: String,
     /// What a cancel would leave behind here, when that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

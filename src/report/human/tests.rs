@@ -40,7 +40,7 @@ fn a_successful_bootstrap() {
       bundle      devicechain 0.9.2
       cluster     demo-cluster, https://127.0.0.1:6443
       files       /home/alice/.local/state/dcctl/runs/01je2x4q7cv8t0r9
-      a stop      may take up to 20m0s (default)
+      a stop      may take up to 20m0s (--stop-after)
       OpenTofu    1.11.4, /usr/bin/tofu
       Helm        4.0.1, /usr/bin/helm
 
@@ -214,7 +214,7 @@ fn a_stop_that_leaves_the_infrastructure_partially_applied() {
                   PARTIALLY APPLIED
       where       step 5/9, Apply infrastructure
       do now      1. Push the state that OpenTofu could not save, then remove the file.
-                  2. Run the same command again: it reconciles what was left half done.
+                  2. Look at what the verdict names as unfinished, then run the same command again.
       unfinished  module.broker.demo_object.replica["eu-west"]
       look at     /home/alice/.devicechain/instances/demo/errored.tfstate (the state that OpenTofu could
                   not save)
@@ -233,7 +233,7 @@ fn a_dry_run() {
       bundle      devicechain 0.9.2
       cluster     demo-cluster, https://127.0.0.1:6443
       files       /home/alice/.local/state/dcctl/runs/01je2x4q7cv8t0r9
-      a stop      may take up to 20m0s (default)
+      a stop      may take up to 20m0s (--stop-after)
 
     1/9  Build images
          – nothing to build without --build

@@ -60,7 +60,7 @@ fn the_lock_is_renewed_while_the_disk_of_the_run_directory_does_not_answer() {
         return;
     }
     let rig = Rig::new().gated();
-    let Some(disk) = StuckDisk::mount(&rig.bed.file("disk")) else { return };
+    let disk = StuckDisk::mount(&rig.bed.file("disk")).expect("a file system that can be frozen: this takes root");
     let gate = rig.gate("one");
     let run_dir = rig.bed.file("disk/run");
     let run = rig.bootstrap("one").arg("--run-dir").arg(&run_dir).start();
