@@ -14,6 +14,12 @@ use crate::event::kind::Event;
 use crate::event::line::{Limits, Writer, clean, quote};
 use crate::event::text::{beginning, one_line, shortened};
 
+/// The `$id` of the schema; `run.started` names it. It is a name, not an address.
+pub const SCHEMA_ID: &str = "urn:dcctl:events:1";
+
+/// The version of the schema. The minor number counts additions.
+pub const SCHEMA_VERSION: &str = "1.0";
+
 /// The major version of a line. Readers refuse one that they do not know.
 pub const VERSION: u64 = 1;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::event::envelope::{Envelope, Open};
+use crate::event::envelope::{SCHEMA_ID, SCHEMA_VERSION};
 use crate::event::facts::cluster::{Former, ObjectApplied, ObjectReady, ObjectWaiting};
 use crate::event::facts::lock::{
     BusyManner, LockAct, LockBlocked, LockClaimed, LockLeft, LockLost, LockObserved, LockReleased, LockReleasing,
@@ -27,7 +28,6 @@ use crate::event::facts::step::{InFlight, StepFinished, StepProgressed, StepStar
 use crate::event::facts::stop::{SignalEffect, SignalReceived, StopCause, StopManner, StopRequested};
 use crate::event::kind::Event;
 use crate::event::outcome::{Failed, LockEnd, ObjectChange, RunOutcome, Severity, StepOutcome};
-use crate::event::schema::{SCHEMA_ID, SCHEMA_VERSION};
 
 const HOLDER: &str = "alice@build-01/48213/9f3c1a20b7e4d5c6";
 const OTHER: &str = "bob@laptop/9912/3a7f00c1d2e4b596";

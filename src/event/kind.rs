@@ -1,6 +1,7 @@
 //! The table of events: every type with its name on the wire and the struct that carries its data.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+#[cfg(feature = "schema")]
+use schemars::{Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,7 +25,7 @@ use crate::event::facts::stop::{SignalReceived, StopRequested};
 use crate::event::outcome::Level;
 
 /// What every event's data can do.
-pub trait Fact: Serialize + DeserializeOwned + JsonSchema {
+pub trait Fact: Serialize + DeserializeOwned {
     /// How grave it is.
     fn level(&self) -> Level;
 
@@ -75,6 +76,7 @@ macro_rules! events {
             }
 
             /// The schema of each type's data, by the name of the type.
+            #[cfg(feature = "schema")]
             pub(crate) fn data_schemas(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)> {
                 vec![$(($name, generator.subschema_for::<$payload>()),)*]
             }

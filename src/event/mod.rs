@@ -25,12 +25,14 @@ pub mod facts;
 pub mod kind;
 mod line;
 pub mod outcome;
+#[cfg(feature = "schema")]
 mod reference;
+#[cfg(feature = "schema")]
 mod schema;
 pub mod seen;
 pub mod text;
 
-pub use crate::event::envelope::{Envelope, Hide, LONGEST_LINE, LONGEST_MESSAGE, VERSION};
+pub use crate::event::envelope::{Envelope, Hide, LONGEST_LINE, LONGEST_MESSAGE, SCHEMA_ID, SCHEMA_VERSION, VERSION};
 pub use crate::event::examples::examples;
 pub use crate::event::facts::cluster::{Former, ObjectApplied, ObjectReady, ObjectWaiting};
 pub use crate::event::facts::lock::{
@@ -53,6 +55,8 @@ pub use crate::event::facts::step::{InFlight, StepFinished, StepProgressed, Step
 pub use crate::event::facts::stop::{SignalEffect, SignalReceived, StopCause, StopManner, StopRequested};
 pub use crate::event::kind::{Event, Fact};
 pub use crate::event::outcome::{Failed, Level, LockEnd, ObjectChange, RunOutcome, Severity, StepOutcome};
+#[cfg(feature = "schema")]
 pub use crate::event::reference::reference_page;
-pub use crate::event::schema::{SCHEMA_ID, SCHEMA_VERSION, schema};
+#[cfg(feature = "schema")]
+pub use crate::event::schema::{schema, schema_page};
 pub use crate::event::seen::{Seen, Unreadable};

@@ -4,9 +4,10 @@
 use serde_json::{Map, Value};
 
 use crate::event::envelope::{LONGEST_LINE, LONGEST_MESSAGE};
+use crate::event::envelope::{SCHEMA_ID, SCHEMA_VERSION};
 use crate::event::examples::{examples, line};
 use crate::event::kind::Event;
-use crate::event::schema::{SCHEMA_ID, SCHEMA_VERSION, schema};
+use crate::event::schema::schema;
 
 /// The text of `docs/reference/events.md`.
 pub fn reference_page() -> String {

@@ -6,14 +6,8 @@
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::event::envelope::{LONGEST_MESSAGE, VERSION};
+use crate::event::envelope::{LONGEST_MESSAGE, SCHEMA_ID, SCHEMA_VERSION, VERSION};
 use crate::event::kind::Event;
-
-/// The `$id` of the schema; `run.started` names it. It is a name, not an address.
-pub const SCHEMA_ID: &str = "urn:dcctl:events:1";
-
-/// The version of the schema. The minor number counts additions.
-pub const SCHEMA_VERSION: &str = "1.0";
 
 /// The schema (draft 2020-12) that every line satisfies.
 pub fn schema() -> Value {
@@ -42,6 +36,15 @@ pub fn schema() -> Value {
         "oneOf": one_of,
         "$defs": definitions,
     })
+}
+
+/// The text of the schema's file, which `dcctl schema` prints.
+///
+/// # Panics
+/// Never: a schema is plain JSON.
+pub fn schema_page() -> String {
+    let text = serde_json::to_string_pretty(&schema()).expect("a schema is plain JSON");
+    format!("{text}\n")
 }
 
 fn envelope() -> Value {

@@ -21,6 +21,7 @@ struct Generated {
 const GENERATED: &[Generated] = &[
     Generated { path: "docs/reference/cli.md", page: command_line },
     Generated { path: "docs/reference/events.md", page: dcctl::event::reference_page },
+    Generated { path: "docs/reference/events.schema.json", page: dcctl::event::schema_page },
     Generated { path: "docs/reference/exit-codes.md", page: exit_codes },
 ];
 

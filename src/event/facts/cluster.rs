@@ -1,13 +1,13 @@
 //! Kubernetes objects that dcctl itself applies or waits for.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::kind::Fact;
 use crate::event::outcome::{Level, ObjectChange};
 
 /// An object was applied or deleted; in a dry run, would be.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObjectApplied {
     /// Its kind, `Deployment`.
     pub kind: String,
@@ -26,7 +26,8 @@ pub struct ObjectApplied {
 }
 
 /// A former owner of fields.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Former {
     /// The field manager.
     pub manager: String,
@@ -66,7 +67,8 @@ impl ObjectApplied {
 }
 
 /// Something that is waited for is not there yet. Sent when it is first looked at and whenever the reason changes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObjectWaiting {
     /// Its kind.
     pub kind: String,
@@ -90,7 +92,8 @@ impl Fact for ObjectWaiting {
 }
 
 /// What was waited for is there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObjectReady {
     /// Its kind.
     pub kind: String,

@@ -1,6 +1,5 @@
 //! The cluster's lock: claimed, renewed, found busy, lost, given back.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::kind::Fact;
@@ -8,7 +7,8 @@ use crate::event::outcome::Level;
 use crate::event::text::span;
 
 /// The lock is this run's. It is renewed until `lock.released`, `lock.left` or `lock.lost`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LockClaimed {
     /// Our identity in the Lease.
     pub holder: String,
@@ -30,7 +30,8 @@ impl Fact for LockClaimed {
 
 /// A claim, or giving the lock back, has to wait for a definite answer. Told at once and every 15 seconds; what it comes
 /// to is told by the events of the lock and, where nothing settles it, by the verdict.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LockWaiting {
     /// Which of the two.
     pub act: LockAct,
@@ -41,7 +42,8 @@ pub struct LockWaiting {
 }
 
 /// What a run may have to wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LockAct {
     /// To have the lock.
@@ -65,7 +67,8 @@ impl Fact for LockWaiting {
 }
 
 /// The lock was renewed. Level `debug`: it happens every ten seconds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LockRenewed {
     /// How long that took, in milliseconds.
     pub took_ms: u64,
@@ -82,7 +85,8 @@ impl Fact for LockRenewed {
 }
 
 /// One try to renew the lock failed. The next one follows at once; if none succeeds in time, `lock.lost`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LockRenewalFailed {
     /// Why.
     pub why: String,
@@ -101,7 +105,8 @@ impl Fact for LockRenewalFailed {
 }
 
 /// Another run holds the lock. A run that waits for it tells this at once, every minute, and when the holder changes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LockBlocked {
     /// Who holds it.
     pub holder: String,
@@ -125,7 +130,8 @@ pub struct LockBlocked {
 }
 
 /// What a run does about a busy lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BusyManner {
     /// It ends.
@@ -150,7 +156,8 @@ impl Fact for LockBlocked {
 }
 
 /// The lock is no longer this run's. The step at work is asked to stop at once, gracefully, and no other begins.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LockLost {
     /// Who held it when it was last seen; missing when nobody did. It is this run itself when the lock was lost because
     /// nothing could be renewed.
@@ -172,7 +179,8 @@ impl Fact for LockLost {
 
 /// The lock is about to be given back, and what a claim without an answer may have left with it: from here on, a Lease
 /// that is not there was given back by this run. Level `debug`: it is told so that it is in the journal before it is done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LockReleasing {
     /// Our identity in the Lease.
     pub holder: String,
@@ -189,7 +197,8 @@ impl Fact for LockReleasing {
 }
 
 /// The lock was given back. The next run finds the cluster free.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LockReleased {
     /// How.
     pub manner: ReleaseManner,
@@ -201,7 +210,8 @@ pub struct LockReleased {
 }
 
 /// How a lock was given back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReleaseManner {
     /// The Lease was deleted.
@@ -228,7 +238,8 @@ impl Fact for LockReleased {
 }
 
 /// The lock stays behind. A person has to reclaim it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LockLeft {
     /// The identity that it bears.
     pub holder: String,
@@ -247,7 +258,8 @@ impl Fact for LockLeft {
 }
 
 /// What a dry run saw: who holds the lock, or nobody. A dry run takes no lock.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LockObserved {
     /// Who holds it; missing when nobody does.
     #[serde(default, skip_serializing_if = "Option::is_none")]

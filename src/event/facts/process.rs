@@ -1,6 +1,5 @@
 //! The tools that a run starts: their lives, what they print, and what is done to them.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::kind::Fact;
@@ -8,7 +7,8 @@ use crate::event::outcome::Level;
 use crate::event::text::{count, span};
 
 /// A program was started. Ends with `process.finished`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessStarted {
     /// What people call it: `tofu apply`, `helm upgrade`, `verify: API answers`.
     pub program: String,
@@ -27,7 +27,8 @@ impl Fact for ProcessStarted {
 }
 
 /// A program ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessFinished {
     /// What people call it.
     pub program: String,
@@ -61,7 +62,8 @@ impl Fact for ProcessFinished {
 }
 
 /// We sent a program a signal that asks it to stop.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessInterrupted {
     /// What people call it.
     pub program: String,
@@ -84,7 +86,8 @@ impl Fact for ProcessInterrupted {
 }
 
 /// A program says itself that it was interrupted, by us or by somebody else.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessInterruptReported {
     /// What people call it.
     pub program: String,
@@ -127,7 +130,8 @@ fn nth(number: u32) -> String {
 }
 
 /// We killed a program: it does not end by itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessKilled {
     /// What people call it.
     pub program: String,
@@ -148,7 +152,8 @@ impl Fact for ProcessKilled {
 }
 
 /// Something that a program had started was alive when the program had ended. It is ended before the run goes on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessLeftBehind {
     /// The program that it belongs to.
     pub program: String,
@@ -173,7 +178,8 @@ impl Fact for ProcessLeftBehind {
 
 /// A piece of what a program printed. Level `debug`. A line longer than one event is several, all but the last with
 /// `more`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessOutput {
     /// What people call it.
     pub program: String,
@@ -190,7 +196,8 @@ pub struct ProcessOutput {
 }
 
 /// One of the two streams of a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Stream {
     /// Standard output.
@@ -216,7 +223,8 @@ impl Fact for ProcessOutput {
 
 /// What a program printed came faster than it could be written, and some of it is not in this journal. Facts are never
 /// dropped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutputDropped {
     /// How many `process.output` events are missing at this place.
     pub lines: u64,

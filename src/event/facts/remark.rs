@@ -1,6 +1,5 @@
 //! What is worth saying beside the course of a run: diagnostics, notes, and what was found in the surroundings.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::kind::Fact;
@@ -8,7 +7,8 @@ use crate::event::outcome::{Level, Severity};
 use crate::failure::Failure;
 
 /// A tool, the API server or dcctl says what is wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Diagnostic {
     /// How much it weighs.
     pub severity: Severity,
@@ -62,7 +62,8 @@ impl Fact for Diagnostic {
 }
 
 /// A fact worth saying that has no type of its own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoteMade {
     /// The fact, in one sentence.
     pub text: String,
@@ -79,7 +80,8 @@ impl Fact for NoteMade {
 }
 
 /// A program that the run needs was found and is new enough.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolChecked {
     /// Which: `OpenTofu`, `Helm`.
     pub tool: String,
@@ -100,7 +102,8 @@ impl Fact for ToolChecked {
 }
 
 /// Environment variables that would have changed what tools do were not passed on to them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EnvironmentDropped {
     /// Their names; values are never said.
     pub names: Vec<String>,
@@ -117,7 +120,8 @@ impl Fact for EnvironmentDropped {
 }
 
 /// A report could not be written. The run goes on; a run that goes well ends with 40.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportFailed {
     /// Which: `junit`, `events-file`, `stdout`.
     pub report: String,

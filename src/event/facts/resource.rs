@@ -1,6 +1,5 @@
 //! Resources as OpenTofu changes them. `address` is OpenTofu's own: `module.a.demo_object.b["c"]`.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::kind::Fact;
@@ -8,7 +7,8 @@ use crate::event::outcome::Level;
 use crate::event::text::span;
 
 /// The plan will change this resource.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResourcePlanned {
     /// Its address.
     pub address: String,
@@ -28,7 +28,8 @@ impl Fact for ResourcePlanned {
 
 /// The change of this resource has begun. Ends with `resource.completed` or `resource.failed`; when nobody sees its
 /// end, it is named in `unfinished` of `step.finished` and `run.finished`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResourceStarted {
     /// Its address.
     pub address: String,
@@ -47,7 +48,8 @@ impl Fact for ResourceStarted {
 }
 
 /// The change of this resource is still going on. OpenTofu says so every ten seconds. Level `debug`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResourceProgressed {
     /// Its address.
     pub address: String,
@@ -68,7 +70,8 @@ impl Fact for ResourceProgressed {
 }
 
 /// The change of this resource is complete.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResourceCompleted {
     /// Its address.
     pub address: String,
@@ -89,7 +92,8 @@ impl Fact for ResourceCompleted {
 }
 
 /// The change of this resource failed. A `diagnostic` with the same address says why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResourceFailed {
     /// Its address.
     pub address: String,

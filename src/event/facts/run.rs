@@ -1,6 +1,5 @@
 //! A run as a whole: what it is, what it will do, how it ended.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::kind::Fact;
@@ -9,7 +8,8 @@ use crate::event::text::{count, span};
 
 /// The first event of every run, also of one that is refused at once. Fields are missing when the run did not get so
 /// far as to know them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunStarted {
     /// The `$id` of the schema of these lines; `dcctl schema` prints it.
     pub schema: String,
@@ -51,7 +51,8 @@ pub struct RunStarted {
 }
 
 /// A bundle, as its own file names it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BundleFact {
     /// Its name.
     pub name: String,
@@ -62,7 +63,8 @@ pub struct BundleFact {
 }
 
 /// The CI system around a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CiFact {
     /// Which: `github`, `gitlab`, `jenkins`, and so on.
     pub system: String,
@@ -72,7 +74,8 @@ pub struct CiFact {
 }
 
 /// How long a stop may take in these surroundings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StopBudget {
     /// Seconds from the first request.
     pub seconds: u64,
@@ -109,14 +112,16 @@ impl Fact for RunStarted {
 }
 
 /// The steps that the run will do, in order. Sent before any work, so that a reader can tell what never ran.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunPlanned {
     /// The steps.
     pub steps: Vec<PlannedStep>,
 }
 
 /// A step that a run will do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PlannedStep {
     /// Its stable id, `apply-infrastructure`; the `step` of every event that belongs to it.
     pub id: String,
@@ -136,7 +141,8 @@ impl Fact for RunPlanned {
 }
 
 /// The verdict: the last event of every run, sent exactly once. A journal without it tells of a run that was cut off.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunFinished {
     /// What was asked for, with the instance or the program: `bootstrap demo`, `exec deploy.sh`.
     pub subject: String,
@@ -175,7 +181,8 @@ pub struct RunFinished {
 }
 
 /// How the command of `exec` ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandEnd {
     /// Its exit status, when it ended by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,7 +193,8 @@ pub struct CommandEnd {
 }
 
 /// A file that was kept for a person to look at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Kept {
     /// What it is, in a few words.
     pub what: String,
@@ -195,7 +203,8 @@ pub struct Kept {
 }
 
 /// How much was done.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {
     /// Steps.
     pub steps: StepCounts,
@@ -206,7 +215,8 @@ pub struct Counts {
 }
 
 /// Steps by how they ended.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepCounts {
     /// Did their work, or had nothing to do.
     pub done: u64,
@@ -217,7 +227,8 @@ pub struct StepCounts {
 }
 
 /// Resources of OpenTofu by what was done to them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResourceCounts {
     /// Created or replaced.
     pub created: u64,

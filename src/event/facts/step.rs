@@ -1,6 +1,5 @@
 //! The life of a step.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::kind::Fact;
@@ -8,7 +7,8 @@ use crate::event::outcome::{Failed, Level, StepOutcome};
 use crate::event::text::span;
 
 /// A step begins. Ends with `step.finished`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepStarted {
     /// Its stable id.
     pub id: String,
@@ -31,7 +31,8 @@ impl Fact for StepStarted {
 }
 
 /// A step ended. Steps of the plan that never began have neither `step.started` nor this.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepFinished {
     /// Its stable id.
     pub id: String,
@@ -83,7 +84,8 @@ impl Fact for StepFinished {
 }
 
 /// A step is still at work: sent every 15 seconds while it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepProgressed {
     /// What is in flight, longest first; may be empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -93,7 +95,8 @@ pub struct StepProgressed {
 }
 
 /// Something that has begun and not ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InFlight {
     /// What, in a few words: `creating module.a.demo_object.b`, `waiting for Deployment demo/api: 0 of 1 replicas`.
     pub what: String,

@@ -1,6 +1,5 @@
 //! Requests to stop, and the signals that carry them.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::kind::Fact;
@@ -8,7 +7,8 @@ use crate::event::outcome::Level;
 use crate::event::text::span;
 
 /// The run was asked to stop. Sent once for a graceful stop, and once more when it becomes one by force.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StopRequested {
     /// What asked.
     pub cause: StopCause,
@@ -31,7 +31,8 @@ pub struct StopRequested {
 }
 
 /// What asked a run to stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StopCause {
     /// A signal.
@@ -49,7 +50,8 @@ pub enum StopCause {
 }
 
 /// How a run stops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StopManner {
     /// Tools finish the operation in flight and write their state; the lock is given back.
@@ -93,7 +95,8 @@ impl Fact for StopRequested {
 }
 
 /// A signal reached one of the two processes of this run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SignalReceived {
     /// The signal, `SIGTERM`.
     pub signal: String,
@@ -108,7 +111,8 @@ pub struct SignalReceived {
 }
 
 /// What a signal changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SignalEffect {
     /// It is the request to stop; `stop.requested` follows.
