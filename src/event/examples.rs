@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::event::envelope::{Envelope, Open};
-use crate::event::envelope::{SCHEMA_ID, SCHEMA_VERSION};
+use crate::event::envelope::{Envelope, Open, SCHEMA_ID, SCHEMA_VERSION};
 use crate::event::facts::cluster::{Former, ObjectApplied, ObjectReady, ObjectWaiting};
 use crate::event::facts::lock::{
     BusyManner, LockAct, LockBlocked, LockClaimed, LockLeft, LockLost, LockObserved, LockReleased, LockReleasing,

@@ -17,9 +17,10 @@
 //!
 //! # How to add an event
 //! A struct with its docs under [`facts`] that implements [`Fact`], a row in the table of [`kind`], an example in
-//! [`mod@examples`]. The compiler and the tests name the rest.
+//! `examples`. The compiler and the tests name the rest.
 
 pub mod envelope;
+#[cfg(feature = "schema")]
 pub mod examples;
 pub mod facts;
 pub mod kind;
@@ -33,6 +34,7 @@ pub mod seen;
 pub mod text;
 
 pub use crate::event::envelope::{Envelope, Hide, LONGEST_LINE, LONGEST_MESSAGE, SCHEMA_ID, SCHEMA_VERSION, VERSION};
+#[cfg(feature = "schema")]
 pub use crate::event::examples::examples;
 pub use crate::event::facts::cluster::{Former, ObjectApplied, ObjectReady, ObjectWaiting};
 pub use crate::event::facts::lock::{
