@@ -24,6 +24,8 @@ const CASES: &[(Right, &str, &str)] = &[
     (("dcctl", "instances", "create"), "bootstrap", "declare-the-instance"),
     (("dcctl", "namespaces", "get"), "bootstrap", "check-the-cluster"),
     (("dcctl", "deployments", "list"), "bootstrap", "wait-for-readiness"),
+    (("dcctl", "instances", "patch"), "bootstrap", "record-the-phase"),
+    (("dcctl-system", "configmaps", "update"), "install", "record-the-install"),
 ];
 
 /// Gives `nobody` the rights of `ops`, without one of them.
