@@ -72,19 +72,13 @@ fn failed(failure: Failure, ending: &Ending) -> Verdict {
 }
 
 fn forced(ending: &Ending, lock: LockEnd) -> Verdict {
-    match lock {
-        LockEnd::Left | LockEnd::Unknown => {
-            let sentence = match lock {
-                LockEnd::Unknown => "ended by force: it cannot be told where the lock is",
-                LockEnd::Left | LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => {
-                    "ended by force: the lock was left behind"
-                }
-            };
-            let failure = Failure::new(Code::StoppedForced, sentence);
-            Verdict { outcome: RunOutcome::Forced, failure: Some(with_unfinished(failure, ending)) }
-        }
-        LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => stopped(ending, lock),
-    }
+    let sentence = match lock {
+        LockEnd::Left => "ended by force: the lock was left behind",
+        LockEnd::Unknown => "ended by force: it cannot be told where the lock is",
+        LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => return stopped(ending, lock),
+    };
+    let failure = Failure::new(Code::StoppedForced, sentence);
+    Verdict { outcome: RunOutcome::Forced, failure: Some(with_unfinished(failure, ending)) }
 }
 
 fn stopped(ending: &Ending, lock: LockEnd) -> Verdict {
@@ -93,12 +87,16 @@ fn stopped(ending: &Ending, lock: LockEnd) -> Verdict {
         let failure = Failure::new(Code::StoppedPartial, sentence);
         let failure = ending.failure.iter().fold(failure, |failure, cause| failure.cause(cause.message.clone()));
         with_unfinished(failure, ending)
-    } else if lock == LockEnd::Left {
-        return left("stopped on request, but the lock could not be given back");
-    } else if lock == LockEnd::Unknown {
-        return left("stopped on request, but it cannot be told whether the lock was given back");
     } else {
-        Failure::new(Code::StoppedClean, "stopped on request; everything that was begun was finished")
+        match lock {
+            LockEnd::Left => return left("stopped on request, but the lock could not be given back"),
+            LockEnd::Unknown => {
+                return left("stopped on request, but it cannot be told whether the lock was given back");
+            }
+            LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => {
+                Failure::new(Code::StoppedClean, "stopped on request; everything that was begun was finished")
+            }
+        }
     };
     Verdict { outcome: RunOutcome::Stopped, failure: Some(failure) }
 }

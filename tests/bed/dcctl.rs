@@ -227,6 +227,14 @@ impl Running {
         self.process.id()
     }
 
+    /// The process that owns the run: its identity names it. Waits for the event that says it.
+    #[track_caller]
+    pub(crate) fn supervisor(&self) -> Pid {
+        let started = self.wait_for("run.started", |_| true);
+        let holder = started["data"]["holder"].as_str().expect("a run has an identity");
+        holder.split('/').nth(1).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw).expect("a process id")
+    }
+
     /// Sends the front a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw).expect("a process id");

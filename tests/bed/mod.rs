@@ -50,6 +50,11 @@ pub(crate) mod tools;
 pub(crate) mod users;
 pub(crate) mod wait;
 
+/// The lock.
+pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/dc-k8s-system/leases/dcctl";
+/// Where locks are made.
+pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/dc-k8s-system/leases";
+
 #[cfg(test)]
 pub(crate) use self::dcctl::Dcctl;
 pub(crate) use control_plane::ControlPlane;

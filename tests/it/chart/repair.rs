@@ -89,15 +89,11 @@ fn a_pending_upgrade_that_nothing_was_deployed_before_is_forgotten() {
 fn a_release_whose_helm_still_runs_on_this_machine_is_left_alone() {
     let rig = Rig::new();
     let (run, helm) = rig.start_in_vain();
-    let started = run.wait_for("run.started", |_| true);
-    let holder = started["data"]["holder"].as_str().expect("a run has an identity");
-    let supervisor = holder.split('/').nth(1).and_then(|pid| pid.parse().ok()).and_then(rustix::process::Pid::from_raw);
+    let supervisor = run.supervisor();
     // The front first, so that it takes over from nobody.
     run.signal(Signal::KILL);
-    signal(supervisor.expect("a process id"), Signal::KILL);
-    wait::fact("the holder to be gone", || {
-        rustix::process::test_kill_process(supervisor.expect("a process id")).is_err().then_some(())
-    });
+    signal(supervisor, Signal::KILL);
+    wait::fact("the holder to be gone", || rustix::process::test_kill_process(supervisor).is_err().then_some(()));
     rig.reclaim();
     let finished = rig.bootstrap().run().expect_code(6);
     let verdict = rig.assert_failed(&finished, "guard.release_pending");

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::bed::child::{Mark, command};
 use crate::bed::dcctl::{Finished, Running};
-use crate::bed::{Bed, Dcctl, wait};
+use crate::bed::{Bed, Dcctl, LEASE, wait};
 
 /// The secret that the chart needs.
 pub(crate) const PASSWORD: &str = "correct-horse-battery";
@@ -282,8 +282,6 @@ instance:
         }
     }
 }
-
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/dc-k8s-system/leases/dcctl";
 
 /// Sends a process a signal.
 pub(crate) fn signal(pid: Pid, signal: Signal) {

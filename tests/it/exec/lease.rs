@@ -102,7 +102,7 @@ fn a_lock_that_is_taken_away_stops_the_command_and_keeps_its_own_status() {
     rig.wait_for("up");
     let other = "bob@laptop/9912/3a7f9c1a20b7e4d5";
     let fields = json!({ "spec": { "holderIdentity": other, "leaseTransitions": 1 } });
-    rig.bed.api().merge(crate::exec::LEASE, &fields).expect("the bed may do everything");
+    rig.bed.api().merge(crate::bed::LEASE, &fields).expect("the bed may do everything");
     let finished = run.finish().expect_code(22);
     let verdict: &Value = &finished.verdict()["data"];
     let said = format!(

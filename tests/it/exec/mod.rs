@@ -13,9 +13,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::bed::dcctl::Journal;
-use crate::bed::{Bed, Dcctl, wait};
-
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/dc-k8s-system/leases/dcctl";
+use crate::bed::{Bed, Dcctl, LEASE, wait};
 
 /// One control plane, and a folder in which commands leave their marks.
 struct Rig {

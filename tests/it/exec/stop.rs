@@ -136,9 +136,7 @@ fn a_killed_supervisor_is_said_with_the_command_that_may_still_run() {
     let rig = Rig::new();
     let run = rig.sh(&["--output", "jsonl"], "echo before; : > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
     rig.wait_for("up");
-    let started = run.wait_for("run.started", |_| true);
-    let pid = started["data"]["holder"].as_str().and_then(|holder| holder.split('/').nth(1)).expect("a process id");
-    let pid = pid.parse().ok().and_then(rustix::process::Pid::from_raw).expect("a process id");
+    let pid = run.supervisor();
     run.wait_for("process.output", |_| true);
     rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
     let finished = run.finish().expect_code(1);

@@ -8,16 +8,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
-use rustix::process::Pid;
 use serde_json::{Value, json};
 
 use crate::bed::dcctl::Running;
 use crate::bed::{Bed, Dcctl, Ledger, wait};
+pub(crate) use crate::bed::{LEASE, LEASES};
 
-/// The lock.
-pub(crate) const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/dc-k8s-system/leases/dcctl";
-/// Where locks are made.
-pub(crate) const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/dc-k8s-system/leases";
 /// The declarations.
 pub(crate) const INSTANCES: &str = "/apis/core.devicechain.io/v1beta1/instances";
 
@@ -231,14 +227,6 @@ pub(crate) fn config_map(color: &str) -> String {
     format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{ name: one, namespace: default }}\ndata: {{ color: {color} }}\n"
     )
-}
-
-/// The process that owns a run; the holder's identity names it.
-#[track_caller]
-pub(crate) fn supervisor(run: &Running) -> Pid {
-    let started = run.wait_for("run.started", |_| true);
-    let (_, pid, _) = holder_parts(&text(&started["data"]["holder"]));
-    i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id")
 }
 
 fn is_write(event: &Value) -> bool {

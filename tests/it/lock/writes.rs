@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::bed::dcctl::{Finished, Running};
 use crate::bed::{Dcctl, Fault, Gate, Proxy, Rule, wait};
-use crate::lock::rig::{LEASE, Rig, config_map, of_kind, supervisor, text};
+use crate::lock::rig::{LEASE, Rig, config_map, of_kind, text};
 
 /// What is said of a write that was not sent because the Lease is gone.
 const NOT_SENT: &str = "nothing more is written to this cluster, because this cluster's lock was reclaimed or deleted: \
@@ -130,7 +130,7 @@ fn a_run_that_stood_still_for_longer_than_its_lock_is_valid_writes_nothing_when_
     // A renewal is told three seconds after an apply was answered, and the next one is four seconds away.
     let told = run.journal().events().len() as u64;
     run.journal().wait_for("lock.renewed", |event| event["seq"].as_u64() > Some(told));
-    kill_process(supervisor(&run), Signal::STOP).expect("it runs");
+    kill_process(run.supervisor(), Signal::STOP).expect("it runs");
     let before = applies(&proxy);
     let renewed = text(&rig.lease().expect("it is held")["spec"]["renewTime"]);
     let renewed: Timestamp = renewed.parse().expect("a time");
@@ -138,7 +138,7 @@ fn a_run_that_stood_still_for_longer_than_its_lock_is_valid_writes_nothing_when_
     let age = || System.wall().duration_since(renewed).as_secs();
     let old = wait::until(wait::GENEROUS * 3, "the lock to be older than it is valid", || (age() > 61).then_some(()));
     old.expect("time passes");
-    kill_process(supervisor(&run), Signal::CONT).expect("it is there");
+    kill_process(run.supervisor(), Signal::CONT).expect("it is there");
     let ended = run.finish().expect_code(22);
     assert_eq!(applies(&proxy), before, "it was sent again");
     let verdict = ended.verdict();

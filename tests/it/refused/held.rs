@@ -4,8 +4,9 @@ use dcctl::clock::{Clock, System, rfc3339};
 use serde_json::json;
 
 use crate::bed::Bed;
+use crate::bed::LEASE;
 use crate::bed::inventory::inventory;
-use crate::refused::{HEAD, LEASE, Told, told};
+use crate::refused::{HEAD, Told, told};
 
 const HOLDER: &str = "alice@build-01/48213/9f3c1a20b7e4d5c6";
 

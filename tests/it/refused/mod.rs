@@ -25,9 +25,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::bed::junit::Report;
-use crate::bed::{Bed, Dcctl};
-
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/dc-k8s-system/leases/dcctl";
+use crate::bed::{Bed, Dcctl, LEASE};
 
 /// The value of every secret that these tests give.
 const SECRET: &str = "zebra-crossing-4711";

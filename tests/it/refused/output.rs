@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use dcctl::clock::{Clock, System};
 
+use crate::bed::LEASE;
 use crate::bed::dcctl::Running;
 use crate::bed::{Bed, Dcctl, Fault, Gate, Proxy, Rule};
-use crate::refused::{LEASE, install, small_bundle};
+use crate::refused::{install, small_bundle};
 
 /// The front waits this long for a reader that stands still; a loaded machine needs some more.
 const STALLED: Duration = Duration::from_secs(10);

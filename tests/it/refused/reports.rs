@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::bed::LEASE;
 use crate::bed::{Bed, Fault, Gate, Proxy, Rule, wait};
-use crate::refused::{LEASE, install, small_bundle};
+use crate::refused::{install, small_bundle};
 
 fn fifo(bed: &Bed, name: &str) -> PathBuf {
     let path = bed.file(name);
@@ -143,10 +144,8 @@ fn when_the_supervisor_is_killed_the_junit_report_still_tells_the_whole_run() {
     let run =
         install(&bed, &bundle).args(["--output", "jsonl"]).with_junit().with_kubeconfig(&proxy.kubeconfig("admin"));
     let run = run.start();
-    let started = run.wait_for("run.started", |_| true);
-    let holder = started["data"]["holder"].as_str().expect("a run has an identity");
+    let pid = run.supervisor();
     gate.wait_for(1);
-    let pid = holder.split('/').nth(1).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw).expect("a process id");
     rustix::process::kill_process(pid, Signal::KILL).expect("it is the supervisor that this test started");
     let finished = run.finish().expect_code(1);
     assert_eq!(finished.verdict()["data"]["failure"]["code"], "supervisor.killed");

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::bed::dcctl::Running;
 use crate::bed::ledger::Entry;
-use crate::bed::{Bed, Dcctl, Ledger, wait};
+use crate::bed::{Bed, Dcctl, LEASE, Ledger, wait};
 
 /// One control plane with one such bundle.
 pub(crate) struct Rig {
@@ -102,8 +102,7 @@ impl Rig {
 
     /// The holder in the Lease; none when there is no Lease.
     pub(crate) fn lease(&self) -> Option<String> {
-        let path = "/apis/coordination.k8s.io/v1/namespaces/dc-k8s-system/leases/dcctl";
-        let lease = self.bed.api().get(path).expect("the API server answers")?;
+        let lease = self.bed.api().get(LEASE).expect("the API server answers")?;
         lease["spec"]["holderIdentity"].as_str().map(str::to_owned)
     }
 
@@ -158,9 +157,6 @@ impl Rig {
 
     /// Kills the process that owns the run; the holder identity names it.
     pub(crate) fn kill_supervisor(run: &Running) {
-        let started = run.wait_for("run.started", |_| true);
-        let holder = started["data"]["holder"].as_str().expect("a run has an identity");
-        let pid = holder.split('/').nth(1).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
-        rustix::process::kill_process(pid.expect("a process id"), Signal::KILL).expect("it runs");
+        rustix::process::kill_process(run.supervisor(), Signal::KILL).expect("it runs");
     }
 }

@@ -3,9 +3,7 @@
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::bed::Bed;
-
-const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/dc-k8s-system/leases";
+use crate::bed::{Bed, LEASES};
 
 #[test]
 fn a_run_finds_its_cluster_and_its_exit_code_is_told() {

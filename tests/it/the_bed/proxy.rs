@@ -2,10 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::bed::{Api, Bed, Fault, Gate, Proxy, Rule, wait};
-
-const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/dc-k8s-system/leases";
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/dc-k8s-system/leases/dcctl";
+use crate::bed::{Api, Bed, Fault, Gate, LEASE, LEASES, Proxy, Rule, wait};
 
 /// The API server as `ops` sees it through the proxy.
 fn through(bed: &Bed, proxy: &Proxy) -> Api {

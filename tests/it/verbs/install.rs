@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use crate::bed::Bed;
+use crate::bed::{Bed, LEASES};
 use crate::verbs::rig::{Demo, applied};
 
 const CONTROLLER: &str = "/apis/apps/v1/namespaces/dc-k8s-system/deployments/dc-k8s-controller-manager";
@@ -130,12 +130,11 @@ fn an_install_that_is_refused_touches_neither_operator_nor_prerequisites() {
     let now = dcctl::clock::rfc3339(dcctl::clock::Clock::wall(&dcctl::clock::System));
     let other = json!({ "metadata": { "name": "dcctl" }, "spec": { "leaseDurationSeconds": 60,
         "holderIdentity": "bob@laptop/9912/3a7f00c2d1e4b596", "renewTime": now } });
-    let leases = "/apis/coordination.k8s.io/v1/namespaces/dc-k8s-system/leases";
-    demo.bed.api().create(leases, &other).expect("the bed may do everything");
+    demo.bed.api().create(LEASES, &other).expect("the bed may do everything");
     let refused = demo.install().run().expect_code(20);
     let message = refused.verdict()["data"]["failure"]["message"].clone();
     let begins = "this cluster is being worked on by bob@laptop/9912/3a7f00c2d1e4b596, which renewed ";
     assert!(message.as_str().is_some_and(|said| said.starts_with(begins)), "{message}");
-    assert_eq!(demo.writes_of("admin"), [format!("create {leases}?&fieldManager=dcctl")]);
+    assert_eq!(demo.writes_of("admin"), [format!("create {LEASES}?&fieldManager=dcctl")]);
     assert_eq!((demo.get(RECORD), demo.state_dir("cluster").exists()), (None, false));
 }
