@@ -1,7 +1,6 @@
 //! `dcctl lock status`: who holds the lock, with every fact needed to check.
 
 use std::io::Write;
-use std::time::Duration;
 
 use crate::cli::{LockStatusArgs, StatusOutput};
 use crate::cluster::{Cluster, Kubeconfig, MayWrite};
@@ -10,9 +9,6 @@ use crate::failure::{Code, Failure};
 use crate::lock::status::{self, Status};
 use crate::lock::{self, Follower, LeaseApi, Observation, Sight, Timing};
 use crate::signal;
-
-/// How often a lock that nobody writes to is looked at with this machine's clock: it may begin to look stale.
-const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
 
 /// Prints it, once or whenever it changes. The exit code is 0, unless it is asked to say whether the lock can be had.
 pub(crate) fn status(desk: &Desk, args: &LockStatusArgs) -> u8 {
@@ -95,7 +91,8 @@ impl Watching<'_> {
             let sight = tokio::select! {
                 biased;
                 sight = follower.next() => Some(sight),
-                () = tokio::time::sleep(LOOK_AT_CLOCK) => None,
+                // A lock that nobody writes to may begin to look stale.
+                () = tokio::time::sleep(Timing::STANDARD.poll_clock_every()) => None,
             };
             let written = match sight {
                 None => self.show(Show::Changes),

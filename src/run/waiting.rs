@@ -23,8 +23,6 @@ use crate::step::{Outcome, Stopped};
 
 /// How often it is said whom a run waits for.
 const SAY_EVERY: Duration = Duration::from_secs(60);
-/// How often the clock is looked at that counts the time asleep.
-const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
 
 /// A run that wants the lock.
 pub(crate) struct Candidate {
@@ -195,7 +193,7 @@ impl Candidate {
                 biased;
                 _ = self.stop.asked() => return Waited::Stopped,
                 sight = follower.next() => sight,
-                () = tokio::time::sleep(LOOK_AT_CLOCK) => continue,
+                () = tokio::time::sleep(Timing::STANDARD.poll_clock_every()) => continue,
             };
             match sight {
                 Sight::Lease(seen) => match self.in_the_way(seen) {
