@@ -9,8 +9,13 @@ use serde_json::Value;
 
 use crate::exec::{Rig, of_kind};
 
-/// Everything a byte can be, some megabytes of it, and no end of line at the end.
-fn bytes() -> Vec<u8> {
+/// Some megabytes.
+const MEGABYTES: u32 = 1 << 20;
+/// So few that the step is over before we say that it is still at work: that line would stand among them.
+const SHORT: u32 = 1 << 16;
+
+/// Everything a byte can be, four times as many bytes as this, and no end of line at the end.
+fn bytes(words: u32) -> Vec<u8> {
     let mut seed = 1_u32;
     let mut next = || {
         seed ^= seed << 13;
@@ -18,7 +23,7 @@ fn bytes() -> Vec<u8> {
         seed ^= seed << 5;
         seed.to_le_bytes()
     };
-    let mut bytes: Vec<u8> = (0..1 << 20).flat_map(|_| next()).collect();
+    let mut bytes: Vec<u8> = (0..words).flat_map(|_| next()).collect();
     bytes.extend(b"\r\x1b[2J\x00 the end has no line feed");
     bytes
 }
@@ -26,12 +31,12 @@ fn bytes() -> Vec<u8> {
 #[test]
 fn standard_output_has_the_command_s_bytes_and_nothing_else() {
     let rig = Rig::new();
-    fs::write(rig.bed.file("bytes"), bytes()).expect("the test's folder can be written");
+    fs::write(rig.bed.file("bytes"), bytes(MEGABYTES)).expect("the test's folder can be written");
     // Neither option says so: it is the default, also where standard output is no terminal.
     let mut run = rig.sh(&[], "cat @/bytes; printf 'on the other' >&2");
     run.command().stdout(rig.output("out"));
     let finished = run.run().expect_code(0);
-    assert!(rig.read("out") == Some(bytes()), "it is not what the command printed");
+    assert!(rig.read("out") == Some(bytes(MEGABYTES)), "it is not what the command printed");
 
     // Our own lines are on standard error; each begins a line, and the last one is the verdict.
     let said = &finished.stderr;
@@ -50,11 +55,11 @@ fn standard_output_has_the_command_s_bytes_and_nothing_else() {
 #[test]
 fn standard_error_has_the_command_s_bytes_among_our_lines() {
     let rig = Rig::new();
-    fs::write(rig.bed.file("bytes"), bytes()).expect("the test's folder can be written");
+    fs::write(rig.bed.file("bytes"), bytes(SHORT)).expect("the test's folder can be written");
     let mut run = rig.sh(&["--output", "human"], "cat @/bytes >&2");
     run.command().stdout(rig.output("out")).stderr(rig.output("err"));
     run.run().expect_code(0);
-    let (said, wanted) = (rig.read("err").expect("it was made"), bytes());
+    let (said, wanted) = (rig.read("err").expect("it was made"), bytes(SHORT));
     let from = said.windows(64).position(|part| part == &wanted[..64]).expect("the command's output is there");
     assert!(said[from..].starts_with(&wanted), "it is not what the command printed");
     assert_eq!(said[from + wanted.len()], b'\n', "our next line begins a line");
