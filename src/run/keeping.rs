@@ -43,6 +43,11 @@ impl Default for End {
 }
 
 impl End {
+    /// The step that has not begun yet, for sentences.
+    pub(crate) fn next_title(&self) -> String {
+        self.next_step.clone().unwrap_or_else(|| "the next step".to_owned())
+    }
+
     pub(crate) fn take_claim(&mut self, claim: &Claim, ours: &HolderId) {
         if claim.goes_on_without() {
             self.lock = LockEnd::NotHeld;

@@ -90,6 +90,8 @@ struct Supervisor {
     spec: Spec,
     pid: u32,
     clock: Arc<dyn Clock>,
+    /// What every line goes through, and what a step teaches the secrets that it learns.
+    redactor: Redactor,
     told: Chronicle,
     /// What the run's command is to read.
     pipe: Option<OwnedFd>,
@@ -102,11 +104,17 @@ impl Supervisor {
             junit: spec.junit.clone(),
             going_on: GoingOn::No,
         });
-        let voice = Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: 0 };
+        let voice = Voice {
+            run: spec.run.clone(),
+            began: spec.began,
+            clock: clock.clone(),
+            redactor: redactor.clone(),
+            seq: 0,
+        };
         let path = spec.journal();
         let journal = Journal::open(&path, voice, reports).map_err(|error| unwritable(&path, &error))?;
         let told = Chronicle::new(journal, clock.clone());
-        Ok(Supervisor { spec, pid, clock, told, pipe: None })
+        Ok(Supervisor { spec, pid, clock, redactor, told, pipe: None })
     }
 
     /// The command of the run reads this, if it is to read something.
@@ -117,7 +125,7 @@ impl Supervisor {
     async fn run(mut self, signals: signal::Signals, ear: Ear, mouth: Mouth) -> u8 {
         let (stopper, watch) = process::stop_channel();
         let (send, receive) = updates();
-        let mut work = Work::new(self.spec.clone(), self.pid, self.clock.clone(), watch, send);
+        let mut work = Work::new(self.spec.clone(), self.pid, self.clock.clone(), self.redactor.clone(), watch, send);
         if let Some(pipe) = self.pipe.take() {
             work.give_pipe(pipe);
         }

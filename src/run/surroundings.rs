@@ -10,6 +10,7 @@ use crate::event::{self, Event};
 use crate::failure::{Code, Failure};
 use crate::pipeline::Verb;
 use crate::process::{Limits, StopWatch};
+use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
 use crate::run::keeping;
 use crate::run::spec::{ForBundle, ForCommand, Mode, Purpose, Spec};
@@ -19,6 +20,7 @@ use crate::step::{self, CommandKit, Equipment, Kit, Means, Tool, Updates};
 pub(crate) async fn look(
     spec: Rc<Spec>,
     clock: Arc<dyn Clock>,
+    redactor: Redactor,
     stop: StopWatch,
     send: Updates,
     may_write: MayWrite,
@@ -30,7 +32,7 @@ pub(crate) async fn look(
         _ = asked.asked() => return Err(stopped()),
         cluster = Cluster::connect(&config, &spec.proxy, may_write) => cluster?,
     };
-    let means = means(&spec, cluster, clock, stop, send);
+    let means = means(&spec, cluster, clock, redactor, stop, send);
     if let (Some(outer), Mode::Act) = (&spec.inside, spec.mode) {
         tokio::select! {
             biased;
@@ -50,7 +52,14 @@ fn stopped() -> Failure {
     Failure::new(Code::StoppedClean, "stopped while looking at the surroundings")
 }
 
-fn means(spec: &Spec, cluster: Cluster, clock: Arc<dyn Clock>, stop: StopWatch, updates: Updates) -> Means {
+fn means(
+    spec: &Spec,
+    cluster: Cluster,
+    clock: Arc<dyn Clock>,
+    redactor: Redactor,
+    stop: StopWatch,
+    updates: Updates,
+) -> Means {
     Means {
         mode: match spec.mode {
             Mode::Act => step::Mode::Act,
@@ -63,7 +72,7 @@ fn means(spec: &Spec, cluster: Cluster, clock: Arc<dyn Clock>, stop: StopWatch, 
         kube_context: spec.kube_context.clone(),
         keep_output: spec.keep_output,
         environment: spec.environment.clone(),
-        redactor: spec.redactor(),
+        redactor,
         limits: Limits { budget: spec.stop_after, ..Limits::default() },
         stop,
         updates,

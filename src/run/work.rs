@@ -20,6 +20,7 @@ use crate::failure::{Code, Failure};
 use crate::lock::{Change, HolderId, Keeper, LeaseApi, Lost, Released, Timing, notes};
 use crate::pipeline::{Action, Verb};
 use crate::process::{self, Directly, Stdin, StopWatch};
+use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
 use crate::run::link::Asked;
 use crate::run::machine::{Input, OnFailure, Shape, StepEnd, Strength};
@@ -74,6 +75,7 @@ pub(crate) struct Work {
     spec: Rc<Spec>,
     holder: HolderId,
     clock: Arc<dyn Clock>,
+    redactor: Redactor,
     stop: StopWatch,
     send: Updates,
     kit: Option<Equipment>,
@@ -97,12 +99,20 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(crate) fn new(spec: Spec, pid: u32, clock: Arc<dyn Clock>, stop: StopWatch, send: Updates) -> Work {
+    pub(crate) fn new(
+        spec: Spec,
+        pid: u32,
+        clock: Arc<dyn Clock>,
+        redactor: Redactor,
+        stop: StopWatch,
+        send: Updates,
+    ) -> Work {
         let (holder, since) = (spec.holder(pid), clock.now());
         Work {
             spec: Rc::new(spec),
             holder,
             clock,
+            redactor,
             stop,
             send,
             kit: None,
@@ -226,7 +236,8 @@ impl Work {
 
     fn look_around(&self) -> impl Future<Output = Result<Equipment, Failure>> + use<> {
         let (spec, clock, stop) = (self.spec.clone(), self.clock.clone(), self.stop.clone());
-        surroundings::look(spec, clock, stop, self.send.clone(), MayWrite::as_says(self.may_write.clone()))
+        let (redactor, send) = (self.redactor.clone(), self.send.clone());
+        surroundings::look(spec, clock, redactor, stop, send, MayWrite::as_says(self.may_write.clone()))
     }
 
     pub(crate) fn fence(&mut self, index: usize) {
@@ -385,7 +396,7 @@ impl Work {
             }),
             Done::Fenced(Ok(())) => Input::FenceHeld,
             Done::Fenced(Err(lost)) => {
-                let next = self.next_title();
+                let next = self.end.next_title();
                 let failure = keeping::lost_before(&next, &lost);
                 self.lose(&lost, &failure, told);
                 Input::FenceLost(failure)
@@ -437,17 +448,13 @@ impl Work {
         self.kit = Some(kit);
     }
 
-    fn next_title(&self) -> String {
-        self.end.next_step.clone().unwrap_or_else(|| "the next step".to_owned())
-    }
-
     /// Takes a change of the lock; a failure means that it is lost.
     pub(crate) fn heed_lock(&mut self, change: Change, during: Option<&str>, told: &mut Chronicle) -> Option<Failure> {
         match change {
             Change::Lost(lost) => {
                 let failure = match during {
                     Some(step) => keeping::lost_during(step, &lost),
-                    None => keeping::lost_before(&self.next_title(), &lost),
+                    None => keeping::lost_before(&self.end.next_title(), &lost),
                 };
                 self.lose(&lost, &failure, told);
                 Some(failure)
