@@ -12,6 +12,7 @@ mod laws;
 mod layering;
 mod lock;
 mod process;
+mod race;
 mod refused;
 mod reports;
 mod steps;
