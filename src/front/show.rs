@@ -85,6 +85,8 @@ pub(crate) fn start(mut follower: Follower, showing: Showing, relay: Option<Rela
     let body = move || {
         let mut screen = Screening { relay, shown: counter, ..Screening::new(showing) };
         follow(&mut follower, &mut screen, &ended_with);
+        // The command's outputs were removed; only our descriptors keep their room on the disk from the journal.
+        drop(screen);
         let _ = finished.send(());
     };
     // Without the thread nothing is shown, and the run goes on all the same; `done` is closed and nobody waits.

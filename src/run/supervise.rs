@@ -174,6 +174,11 @@ async fn close(mut engine: Engine, spec: &Spec) -> Finished {
         for unwritten in &unwritten {
             engine.told.tell(None, unwritten.event());
         }
+    engine.told.written(REPORTS).await;
+    if engine.told.was_full() {
+        let text = "the run directory was out of room for a time: what a tool printed then may be missing";
+        engine.told.note(text.to_owned());
+    }
         failure = failure.or_else(|| unwritten.first().map(Unwritten::failure));
         let reports = if failure.is_none() { exec::Reports::Written } else { exec::Reports::Missing };
         let verdict = verdict::decide(&ending, lock, failure.clone());
