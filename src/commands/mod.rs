@@ -41,6 +41,8 @@ pub(crate) struct Desk {
 /// The whole program: returns the exit status.
 pub fn main() -> u8 {
     let words: Vec<OsString> = std::env::args_os().collect();
+    // Without it such a write ends the process, which is no worse than not to begin.
+    let _ = crate::signal::survive_full_files();
     let environment = Environment::read();
     let clock = clock(&environment);
     let desk = Desk { environment, clock };
