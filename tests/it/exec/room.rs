@@ -98,3 +98,20 @@ fn a_journal_that_does_not_fit_when_all_is_over_ends_with_a_whole_line_and_that_
     assert!(journal.ends_with("}\n"), "the journal has no whole last line");
     assert_tidy(&rig, &run_dir);
 }
+
+#[test]
+fn a_journal_that_is_cut_short_under_way_is_said_and_the_verdict_is_shown() {
+    let rig = Rig::new();
+    let (run_dir, journal) = rig.run_dir("cut");
+    let script = "[ -s @/cut/events.jsonl ] && : > @/cut/events.jsonl && echo after";
+    // Given by the shell, so that nobody holds this journal against the rules.
+    let by = format!("DCCTL_RUN_DIR={} exec \"$@\"", run_dir.display());
+    let finished = read(rig.sh(&[], script).by_shell(&by)).run().expect_code(0);
+    assert_eq!(finished.stdout, "after");
+    let last = finished.stderr.lines().last().unwrap_or_default();
+    assert!(last.starts_with("exec sh succeeded"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("was cut short by somebody else"), "{}", finished.stderr);
+    let text = fs::read_to_string(journal.path()).expect("it is there");
+    assert!(text.lines().last().is_some_and(|line| line.contains("\"type\":\"run.finished\"")), "{text}");
+    assert_tidy(&rig, &run_dir);
+}
