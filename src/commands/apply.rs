@@ -4,15 +4,17 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::{ApplyOptions, BootstrapArgs, InstallArgs, ReportOptions, TargetOptions};
 use crate::cluster::{Kubeconfig, Proxies, Sources, kubeconfig};
+use crate::commands::apply::reports::Reads;
 use crate::commands::attempt::{self, Asked as _, Begun};
 use crate::commands::{Desk, terminal};
-use crate::config::{Bundle, Given, Inputs, Job};
+use crate::config::{BUNDLE, Bundle, Given, Inputs, Job};
 use crate::failure::{Code, Failure};
 use crate::front::Showing;
 use crate::pipeline::{Plan, Verb};
 use crate::run::{ForBundle, Mode, Purpose, Spec};
 
 pub(crate) mod files;
+pub(crate) mod reports;
 
 /// `dcctl install`.
 pub(crate) fn install(desk: &Desk, args: InstallArgs) -> u8 {
@@ -58,6 +60,14 @@ impl attempt::Asked for Asked {
         terminal::showing(desk, self.options.report.output, self.options.report.color)
     }
 
+    fn reads(&self, desk: &Desk) -> Reads {
+        let options = &self.options;
+        let of_options = options.values.iter().chain(&options.var_files).cloned();
+        let mut files = kubeconfigs(desk, &options.target);
+        files.extend(of_options.chain([options.bundle.join(BUNDLE)]));
+        Reads { files, bundle: Some(options.bundle.clone()) }
+    }
+
     fn gather(&self, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failure> {
         gather(self, begun, run_dir)
     }
@@ -67,10 +77,9 @@ impl attempt::Asked for Asked {
 fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failure> {
     let (options, desk, run) = (&asked.options, &begun.desk, &begun.run);
     let environment = &desk.environment;
-    let events_file = files::report_path("--events-file", options.report.events_file.as_deref())?;
-    let junit = files::report_path("--junit", options.report.junit.as_deref())?;
+    let reports = reports::find(&options.report, &run_dir, &attempt::Asked::reads(asked, desk))?;
     let values = files::values(&options.values)?;
-    let written = Bundle::open(&options.bundle, &run_dir.join("bundle"))?;
+    let written = Bundle::open(&options.bundle, &run_dir.join(files::UNPACKED))?;
     let kubeconfig = find_kubeconfig(desk, &options.target)?;
     let kubeconfig_path = run_dir.join(files::KUBECONFIG);
     let given = Given::gather(&options.vars, &options.var_files, environment)?;
@@ -110,8 +119,8 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
         environment: tools.kept,
         dropped: tools.dropped,
         path: environment.text("PATH").unwrap_or_default().to_owned(),
-        events_file,
-        junit,
+        events_file: reports.events,
+        junit: reports.junit,
         wait: attempt::wait(&options.busy),
         on_busy: attempt::on_busy(&options.busy, asked.verb),
         stop_after: options.stop_after,
@@ -135,6 +144,14 @@ fn for_bundle(asked: &Asked, bundle: Bundle, state_dir: PathBuf, values: Vec<Pat
         tofu: options.tofu.clone(),
         helm: options.helm.clone(),
     }
+}
+
+/// The files that a kubeconfig may be read from.
+pub(crate) fn kubeconfigs(desk: &Desk, target: &TargetOptions) -> Vec<PathBuf> {
+    let listed = desk.environment.raw("KUBECONFIG").into_iter().flat_map(std::env::split_paths);
+    let preset = desk.environment.home().map(|home| home.join(".kube/config"));
+    let files = target.kubeconfig.iter().cloned().chain(listed).chain(preset);
+    files.filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
 /// The kubeconfig's one context that the run uses.

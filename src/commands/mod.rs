@@ -20,8 +20,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::cli::{self, Cli, Command, InstancesCommand, LockCommand, Reading, Salvaged};
+use crate::cli::{self, Cli, Command, InstancesCommand, LockCommand, Reading, ReportOptions, Salvaged};
 use crate::clock::Clock;
+use crate::commands::apply::reports::Reads;
 use crate::config::Environment;
 use crate::failure::{Code, Failure};
 use crate::front::{Refusal, refuse};
@@ -101,6 +102,10 @@ impl Desk {
             "exec" => terminal::showing_beside_a_command(self, output, cli::Color::Auto),
             _ => terminal::showing(self, output, cli::Color::Auto),
         };
+        // What it would have read is not known, so whatever has a content is left alone, if that is no report.
+        let everything = Reads { files: Vec::new(), bundle: Some(PathBuf::from("/")) };
+        let given = ReportOptions { output, events_file, junit, run_dir: None, color: cli::Color::Auto };
+        let reports = apply::reports::writable(&given, &everything);
         let refusal = Refusal {
             failure,
             run: attempt::new_run_id(),
@@ -110,8 +115,8 @@ impl Desk {
             program: None,
             kube_context: None,
             mode: if dry_run { Mode::DryRun } else { Mode::Act },
-            events_file: attempt::reportable("--events-file", events_file.as_deref()),
-            junit: attempt::reportable("--junit", junit.as_deref()),
+            events_file: reports.events,
+            junit: reports.junit,
             redactor: Redactor::default(),
         };
         refuse(&refusal, showing)
