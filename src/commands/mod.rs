@@ -47,7 +47,7 @@ pub fn main() -> u8 {
     let environment = Environment::read();
     let clock = clock(&environment);
     let desk = Desk { environment, clock };
-    match cli::read(&words) {
+    match cli::read(&words, |variable| desk.environment.is_empty(variable)) {
         Reading::Command(cli) => desk.dispatch(*cli),
         Reading::Text(text) => print(&text),
         Reading::Wrong(failure, salvaged) => desk.wrong(failure, salvaged),
@@ -130,7 +130,7 @@ impl Desk {
             output: salvaged.output.or_else(output),
             events_file: path(salvaged.events_file, "DCCTL_EVENTS_FILE"),
             junit: path(salvaged.junit, "DCCTL_JUNIT"),
-            dry_run: salvaged.dry_run || self.environment.text("DCCTL_DRY_RUN") == Some("true"),
+            dry_run: salvaged.dry_run || self.environment.text("DCCTL_DRY_RUN").is_some_and(cli::is_yes),
             ..salvaged
         }
     }

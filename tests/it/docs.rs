@@ -79,7 +79,8 @@ fn command_line() -> String {
     let mut page = String::from(
         "# The command line\n\n\
          <!-- Generated from src/cli. Change it there and run `make docs`. -->\n\n\
-         An option that has a variable may be given by it instead; what is typed wins.\n\n\
+         An option that has a variable may be given by it instead; what is typed wins. An empty variable counts as not set. \
+         The variable of a flag is `1`, `yes` or `true`, or `0`, `no` or `false`.\n\n\
          Neither `--events-file` nor `--junit` may be the other, a file that the run keeps in its own directory, \
          or a file that it reads (3, `config.option`).\n",
     );
