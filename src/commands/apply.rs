@@ -91,6 +91,9 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
         given,
     };
     let bundle = written.resolve(&inputs)?;
+    if asked.verb == Verb::Install {
+        crate::step::check_manifests(&bundle)?;
+    }
     let job = Job::detect(environment, std::process::id());
     let state_dir =
         files::state_dir(options.state_dir.as_deref(), asked.instance.as_deref(), kubeconfig.context(), environment)?;

@@ -52,6 +52,7 @@ pub use command::{build_images, verify};
 pub use exec::{find_command, run_command};
 pub use helm::install as install_chart;
 pub use invoke::{OUTPUT, PRIVATE, RECORDS};
+pub use manifests::check_manifests;
 pub use perform::{perform, refuse_local_state_in_ci};
 pub use record::record_failure;
 pub use temporary::check_temporary_folder;

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use crate::bed::{Bed, Dcctl};
-use crate::refused::{HEAD, SECRET, told};
+use crate::refused::{HEAD, SECRET, install, told};
 
 /// What comes after the head of a bundle (so it begins in line 4), the code, and what is said.
 const MISTAKES: &[(&str, &str, &[&str])] = &[
@@ -147,4 +147,28 @@ fn a_secret_of_another_type_is_refused_without_its_value() {
     // A secret on the command line would be in every list of processes.
     let run = || bootstrap(&bed, &bundle).args(["--var", &format!("db_password={SECRET}")]);
     told(&bed, run, 3, "config.variable").never_began().says(&["--var db_password", "DCCTL_VAR_DB_PASSWORD"]);
+}
+
+#[test]
+fn a_mistake_in_a_manifest_is_said_with_file_and_line_before_the_lock_is_asked_for() {
+    let bed = Bed::take();
+    let good = "apiVersion: v1\nkind: Namespace\nmetadata: { name: a }\n---\n";
+    let metadata = "apiVersion: v1\nkind: ConfigMap\nmetadata:";
+    for (index, (text, says)) in [
+        ("a: [\n".to_owned(), "operator/m.yaml:"),
+        ("a: 1\nb: 2\na: 3\n".to_owned(), "operator/m.yaml:7 is not valid YAML"),
+        (format!("{metadata} {{ labels: {{}} }}\n"), "operator/m.yaml:5: metadata.name is missing"),
+        ("- a\n- b\n".to_owned(), "operator/m.yaml:5: a manifest is a map"),
+        // The Deployment that the bundle names.
+        (format!("{metadata} {{ name: b }}\n"), "operator.deployment names ns/o, and none of the manifests has it"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("bundle-{index}");
+        bed.write(&format!("{name}/operator/m.yaml"), &format!("{good}{text}"));
+        let operator = "operator: { manifests: operator/, deployment: { namespace: ns, name: o } }\n";
+        let bundle = bundle(&bed, &name, &format!("{HEAD}{operator}"));
+        told(&bed, || install(&bed, &bundle), 3, "config.bundle").never_began().says(&[says]);
+    }
 }
