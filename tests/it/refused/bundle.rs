@@ -172,3 +172,29 @@ fn a_mistake_in_a_manifest_is_said_with_file_and_line_before_the_lock_is_asked_f
         told(&bed, || install(&bed, &bundle), 3, "config.bundle").never_began().says(&[says]);
     }
 }
+
+#[test]
+fn a_manifest_of_what_dcctl_itself_writes_is_refused() {
+    let bed = Bed::take();
+    let lease = "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata:";
+    let record = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: dc-install, namespace: dc-system }\n";
+    for (index, (text, says)) in [
+        (format!("{lease} {{ name: dcctl, namespace: dc-k8s-system }}\n"), "Lease dc-k8s-system/dcctl is the lock"),
+        (format!("{lease} {{ name: dcctl }}\n"), "Lease dcctl is the lock of the cluster"),
+        (record.to_owned(), "ConfigMap dc-system/dc-install is the install record"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("bundle-{index}");
+        bed.write(&format!("{name}/operator/m.yaml"), &text);
+        let bundle = bundle(&bed, &name, &format!("{HEAD}operator: {{ manifests: operator/ }}\n"));
+        let said = told(&bed, || install(&bed, &bundle), 3, "config.bundle").never_began();
+        said.says(&["operator/m.yaml:1: ", says, "take it out of the bundle"]);
+    }
+    // Another one is the operator's affair.
+    let other = format!("{lease} {{ name: other, namespace: default }}\n");
+    bed.write("other/operator/m.yaml", &other);
+    let bundle = bundle(&bed, "other", &format!("{HEAD}operator: {{ manifests: operator/ }}\n"));
+    install(&bed, &bundle).run().expect_code(0);
+}
