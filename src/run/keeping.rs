@@ -32,13 +32,15 @@ pub(crate) struct End {
     pub(crate) lock: LockEnd,
     /// Who holds it, when that is known and not nobody.
     pub(crate) holder: Option<String>,
+    /// Why it could not be given back, or why that cannot be told.
+    pub(crate) why: Option<Failure>,
     /// The step that the next fence is for.
     pub(crate) next_step: Option<String>,
 }
 
 impl Default for End {
     fn default() -> End {
-        End { lock: LockEnd::NeverTaken, holder: None, next_step: None }
+        End { lock: LockEnd::NeverTaken, holder: None, why: None, next_step: None }
     }
 }
 
@@ -66,6 +68,9 @@ impl End {
     pub(crate) fn take_release(&mut self, released: &Released, ours: &HolderId) {
         let last_seen = |lost: &Lost| holder_after(lost, ours);
         let ours = Some(ours.to_string());
+        if let Released::Left(why) | Released::Unknown { why, .. } = released {
+            self.why = Some(why.clone());
+        }
         (self.lock, self.holder) = match released {
             // A run without the lock had nothing to give back, but for a claim that landed late.
             Released::NeverTaken | Released::Deleted | Released::AlreadyGone if self.lock == LockEnd::NotHeld => return,

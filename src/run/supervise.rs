@@ -162,26 +162,26 @@ impl Supervisor {
 /// The last events, and how it ended.
 async fn close(mut engine: Engine, spec: &Spec) -> Finished {
     for left in crate::run::tidy::tidy(spec) {
-        engine.told.tell(None, Event::NoteMade(event::NoteMade { text: left }));
+        engine.told.note(left);
     }
-    let lock = engine.work.lock_end();
+    let lock = engine.work.end().lock;
     let ending = engine.ending();
     let unfinished: BTreeSet<String> = engine.told.unfinished().into_iter().chain(ending.unfinished.clone()).collect();
     let mut unwritten = engine.told.settle_reports(REPORTS).await;
+    engine.told.written(REPORTS).await;
+    if engine.told.was_full() {
+        let text = "the run directory was out of room for a time: what a tool printed then may be missing";
+        engine.told.note(text.to_owned());
+    }
     let mut failure = None;
     // A report that takes all but the verdict itself changes the verdict. Each is told of once, so this ends.
     loop {
         for unwritten in &unwritten {
             engine.told.tell(None, unwritten.event());
         }
-    engine.told.written(REPORTS).await;
-    if engine.told.was_full() {
-        let text = "the run directory was out of room for a time: what a tool printed then may be missing";
-        engine.told.note(text.to_owned());
-    }
         failure = failure.or_else(|| unwritten.first().map(Unwritten::failure));
         let reports = if failure.is_none() { exec::Reports::Written } else { exec::Reports::Missing };
-        let verdict = verdict::decide(&ending, lock, failure.clone());
+        let verdict = verdict::decide(&ending, lock, failure.clone()).explained(engine.work.end().why.as_ref());
         let finished = run_finished(&engine, spec, verdict, reports, &unfinished);
         let exit_code = finished.exit_code;
         match engine.told.offer_last(Event::RunFinished(finished), REPORTS).await {
@@ -203,7 +203,7 @@ fn run_finished(
     reports: exec::Reports,
     unfinished: &BTreeSet<String>,
 ) -> event::RunFinished {
-    let (lock, life) = (engine.work.lock_end(), engine.work.command());
+    let (lock, life) = (engine.work.end().lock, engine.work.command());
     let (verdict, exit_code, command_end) = match &spec.purpose {
         Purpose::Bundle(_) => {
             let exit = verdict.exit();
@@ -221,7 +221,7 @@ fn run_finished(
         failure: verdict.failure.as_ref().map(event::Failed::from),
         command_end,
         lock,
-        holder: engine.work.holder_at_end(),
+        holder: engine.work.end().holder.clone(),
         counts: engine.told.counts(),
         unfinished: unfinished.iter().cloned().collect(),
         kept: engine.work.kept(),
@@ -239,10 +239,10 @@ fn next(spec: &Spec, verdict: &Verdict, work: &Work) -> Vec<String> {
         Some(failure) => failure.hints.clone(),
     };
     let look = format!("dcctl lock status --kube-context {}", spec.kube_context);
-    match work.lock_end() {
+    match work.end().lock {
         LockEnd::Left | LockEnd::Unknown => next.push(format!("look at the lock: {look}")),
         // Nobody else was seen in it: it may still bear our name, and then nobody gives it back but a person.
-        LockEnd::Lost if work.holder_at_end().is_some_and(|holder| holder == work.holder()) => {
+        LockEnd::Lost if work.end().holder.as_ref().is_some_and(|holder| *holder == work.holder()) => {
             let reclaim = lock::message::reclaim_command(&spec.kube_context);
             next.push(format!(
                 "the Lease still named this run when it was last seen: {look}; if it still does, and nothing of this run \

@@ -182,13 +182,8 @@ impl Work {
     }
 
     /// Where the lock is, for the verdict.
-    pub(crate) fn lock_end(&self) -> LockEnd {
-        self.end.lock
-    }
-
-    /// Who holds the lock at the end, if somebody does and it is known.
-    pub(crate) fn holder_at_end(&self) -> Option<String> {
-        self.end.holder.clone()
+    pub(crate) fn end(&self) -> &keeping::End {
+        &self.end
     }
 
     /// Whether a step that changes something had begun.

@@ -64,7 +64,12 @@ fn a_foreign_finalizer_on_the_lease_is_not_a_release() {
     gate.open(0);
     let done = run.finish().expect_code(12);
     assert_eq!(done.verdict()["data"]["lock"], "left");
-    assert!(done.stdout.contains("finalizers keep it: example.com/keep"), "{}", done.stdout);
+    let verdict = &done.verdict()["data"];
+    assert!(verdict["failure"]["causes"][0].to_string().contains("finalizers keep it: example.com/keep"), "{verdict}");
+    // Reclaiming it would not help.
+    let next = verdict["next"].to_string();
+    assert!(next.contains("Whoever put the finalizers there has to take them off"), "{verdict}");
+    assert!(next.contains("dcctl lock status") && !next.contains("reclaim"), "{verdict}");
 }
 
 #[test]
