@@ -41,9 +41,9 @@ pub(crate) struct Desk {
 
 /// The whole program: returns the exit status.
 pub fn main() -> u8 {
-    let words: Vec<OsString> = std::env::args_os().collect();
     // Without it such a write ends the process, which is no worse than not to begin.
     let _ = crate::signal::survive_full_files();
+    let words: Vec<OsString> = std::env::args_os().collect();
     let environment = Environment::read();
     let clock = clock(&environment);
     let desk = Desk { environment, clock };
@@ -136,11 +136,39 @@ impl Desk {
     }
 }
 
-/// Prints to standard output; a reader that is gone is nobody's failure.
+/// Prints to standard output what the command is for. A reader that is gone is nobody's failure.
 pub(crate) fn print(text: &str) -> u8 {
+    say(text).map_or_else(|failure| told(&failure), |_| 0)
+}
+
+/// Whether somebody reads standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// As far as can be told.
+    There,
+    /// Not any more.
+    Gone,
+}
+
+/// Writes to standard output.
+///
+/// # Errors
+/// `report.unwritten` when it cannot be written for another reason than that nobody reads it.
+pub(crate) fn say(text: &str) -> Result<Reader, Failure> {
     let mut out = terminal::stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    0
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(Reader::There),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(Failure::new(Code::ReportUnwritten, "standard output could not be written")
+            .because(&error)
+            .hint("send it to a place that has room")),
+    }
+}
+
+/// Says a failure on standard error, and gives back its exit status.
+pub(crate) fn told(failure: &Failure) -> u8 {
+    complain(failure);
+    failure.code.exit()
 }
 
 /// Says a failure on standard error.
