@@ -164,6 +164,12 @@ async fn close(mut engine: Engine, spec: &Spec) -> Finished {
     for left in crate::run::tidy::tidy(spec) {
         engine.told.note(left);
     }
+    // Nothing of the run asks the API server any more.
+    for (pid, name) in process::end_plugins().await {
+        engine.told.note(format!(
+            "process {pid} ({name}), a credential plugin of the kubeconfig, was still there and was ended"
+        ));
+    }
     let lock = engine.work.end().lock;
     let ending = engine.ending();
     let unfinished: BTreeSet<String> = engine.told.unfinished().into_iter().chain(ending.unfinished.clone()).collect();
