@@ -54,6 +54,11 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
         "config.bundle",
         &["bundle.yaml:5:27: instance.infrastructure.root: there is no `infra` in the bundle"],
     ),
+    (
+        "instance:\n  infrastructure: { root: \"a\\0b\" }\n",
+        "config.bundle",
+        &["bundle.yaml:5:27: instance.infrastructure.root: `a\\0b` has a NUL character, and no path has one"],
+    ),
     // Secrets.
     (
         "instance:\n  infrastructure: { root: root, secrets: { password: db_password } }\n",
