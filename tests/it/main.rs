@@ -19,3 +19,4 @@ mod stopping;
 mod the_bed;
 mod tree;
 mod verbs;
+mod wire;

@@ -199,7 +199,9 @@ fn a_claim_without_an_answer_is_looked_for_ten_seconds_after_it_was_sent() {
             ("ours absent none", "+6 read delete read never taken"),
             ("ours kept", &format!("+6 read delete {KEPT}")),
             ("ours unclear none", "+6 read delete +1 read never taken"),
-            ("ours forbidden", "+6 read delete left: forbidden"),
+            ("ours forbidden stored free", "+6 read delete empty read emptied: forbidden"),
+            ("ours forbidden forbidden", "+6 read delete empty left: forbidden"),
+            ("ours forbidden unclear free free", "+6 read delete empty read read emptied: forbidden"),
             ("forbidden", "+6 read unknown: forbidden"),
             ("unclear none", "+6 read +1 read never taken"),
             ("unclear unclear unclear unclear unclear", "+6 read +1 read +2 read +4 read +4 read unknown: unclear"),
@@ -235,6 +237,7 @@ fn a_lost_lease_is_never_touched_and_a_late_claim_still_is() {
             ("ours", "read lost"),
             ("other", "read lost"),
             ("ours-elsewhere gone", "read delete:uid-2 lost"),
+            ("ours-elsewhere forbidden stored free", "read delete:uid-2 empty read lost"),
         ],
     );
 }
