@@ -181,14 +181,9 @@ impl Work {
         self.directly
     }
 
-    /// Where the lock is, for the verdict.
-    pub(crate) fn lock_end(&self) -> LockEnd {
-        self.end.lock
-    }
-
-    /// Who holds the lock at the end, if somebody does and it is known.
-    pub(crate) fn holder_at_end(&self) -> Option<String> {
-        self.end.holder.clone()
+    /// Where the lock is, as far as this run can say.
+    pub(crate) fn end(&self) -> &keeping::End {
+        &self.end
     }
 
     /// Whether a step that changes something had begun.
@@ -468,7 +463,7 @@ impl Work {
                 None
             }
             Change::Renewed { .. } | Change::RenewalFailed { .. } | Change::Releasing { .. } => {
-                keeping::tell_change(&change, told);
+                self.end.take_change(&change, told);
                 None
             }
         }

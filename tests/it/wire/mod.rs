@@ -5,9 +5,12 @@
 //! real time limits of the program.
 
 mod asleep;
+mod ends;
 mod expected;
 mod hands;
 mod lane;
 mod mishap;
 mod request;
+mod silence;
+mod starved;
 mod table;
