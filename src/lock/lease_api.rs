@@ -4,8 +4,17 @@
 //! to be one that does not retry either (`default_retry = false`): a create that is retried behind our back comes back
 //! as "exists", and the run would take its own lock for somebody else's. Bodies are written and read as plain JSON, so
 //! that no field is lost that a typed Lease does not know.
+//!
+//! Credentials may end while a run holds the lock: a plugin's token that does not say when, a token file that was
+//! written anew. The API server does not know them then (401), and has done nothing. Where the kubeconfig says how to
+//! have them anew, the client is made anew in the background, and the protocol tries again as after a connection that
+//! could not be made.
 
 use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::Client;
@@ -26,17 +35,71 @@ const FIELD_MANAGER: &str = "dcctl";
 /// How hyper's client names an error before anything was sent. Its type is not ours to name.
 const NOT_CONNECTED: &str = "client error (Connect)";
 
+/// Makes a client with credentials that are read, or asked for, anew.
+pub type MakeAnew = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Client, Failure>> + Send>> + Send + Sync>;
+
+/// The client of the requests, and how to have another one.
+struct Access {
+    state: Mutex<(Client, Credentials)>,
+    make_anew: Option<MakeAnew>,
+}
+
+/// How the API server has taken to the credentials of the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Credentials {
+    /// It knows them, as far as was seen.
+    Known,
+    /// It did not, and others are being asked for.
+    AskedFor,
+    /// They were had anew after it did not, or could not be.
+    Anew,
+}
+
+impl Access {
+    fn state(&self) -> std::sync::MutexGuard<'_, (Client, Credentials)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The API server has answered by something else than a 401.
+    fn known(&self) {
+        let mut state = self.state();
+        if state.1 == Credentials::Anew {
+            state.1 = Credentials::Known;
+        }
+    }
+
+    /// The API server does not know who asked. Says whether it may be otherwise the next time; credentials that were had
+    /// anew just before are asked for once more, but nobody waits for that.
+    fn unknown(self: &Arc<Access>) -> bool {
+        let Some(make_anew) = &self.make_anew else { return false };
+        let before = std::mem::replace(&mut self.state().1, Credentials::AskedFor);
+        if before != Credentials::AskedFor {
+            let (asking, access) = (make_anew(), Arc::clone(self));
+            // Not waited for: a plugin may take longer than a request may.
+            drop(tokio::spawn(async move {
+                let made = asking.await;
+                let mut state = access.state();
+                if let Ok(client) = made {
+                    state.0 = client;
+                }
+                state.1 = Credentials::Anew;
+            }));
+        }
+        before != Credentials::Anew
+    }
+}
+
 /// The one Lease of a cluster, in its API server.
 #[derive(Clone)]
 pub struct LeaseApi {
-    client: Client,
+    access: Arc<Access>,
     leases: Request,
     namespaces: Request,
     limit: Duration,
 }
 
-impl std::fmt::Debug for LeaseApi {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for LeaseApi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaseApi").field("limit", &self.limit).finish_non_exhaustive()
     }
 }
@@ -54,8 +117,18 @@ impl LeaseApi {
     /// The lock of the cluster that the client talks to. The client must not retry by itself, and its connect time-out
     /// should be shorter than [`Timing::request_timeout`], so that "could not connect" is not "no answer".
     pub fn new(client: Client, timing: Timing) -> LeaseApi {
+        LeaseApi::over(client, None, timing)
+    }
+
+    /// The same with credentials that may be had anew when the API server does not know them any more. It is used inside
+    /// a runtime of tokio's, and so is what makes clients.
+    pub fn renewing(client: Client, make_anew: MakeAnew, timing: Timing) -> LeaseApi {
+        LeaseApi::over(client, Some(make_anew), timing)
+    }
+
+    fn over(client: Client, make_anew: Option<MakeAnew>, timing: Timing) -> LeaseApi {
         LeaseApi {
-            client,
+            access: Arc::new(Access { state: Mutex::new((client, Credentials::Known)), make_anew }),
             leases: Request::new(format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")),
             namespaces: Request::new("/api/v1/namespaces"),
             limit: timing.request_timeout(),
@@ -63,8 +136,8 @@ impl LeaseApi {
     }
 
     /// The client of its requests.
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
+    pub(crate) fn client(&self) -> Client {
+        self.access.state().0.clone()
     }
 
     /// The longest that one request may take.
@@ -95,13 +168,20 @@ impl LeaseApi {
             )
         })?;
         let exchange = async {
-            let response = self.client.send(request.map(Body::from)).await?;
+            let response = self.client().send(request.map(Body::from)).await?;
             let code = response.status().as_u16();
             let body = response.into_body().collect_bytes().await?;
             Ok::<_, kube::Error>(Reply::new(code, &body))
         };
         match tokio::time::timeout(self.limit, exchange).await {
-            Ok(Ok(reply)) => Ok(reply),
+            Ok(Ok(reply)) => match reply.credentials_refused() {
+                Some(failure) if self.access.unknown() => Err(Trouble::Unsent(failure)),
+                Some(_) => Ok(reply),
+                None => {
+                    self.access.known();
+                    Ok(reply)
+                }
+            },
             Ok(Err(error)) => Err(transport(&error)),
             Err(_) => Err(Trouble::Unclear(Failure::new(
                 Code::ClusterUnreachable,

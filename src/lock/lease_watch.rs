@@ -35,7 +35,8 @@ impl LeaseApi {
         );
         let request = http::Request::builder().uri(uri).body(Vec::new());
         let request = request.expect("a version is letters and digits, and the rest is ours");
-        let opening = self.client().request_events::<Value>(request);
+        let client = self.client();
+        let opening = client.request_events::<Value>(request);
         match tokio::time::timeout(self.limit(), opening).await {
             Ok(Ok(events)) => Ok(Box::pin(events.filter_map(async |event| said(event)))),
             Ok(Err(error)) => Err(ended(&error)),

@@ -86,6 +86,11 @@ impl Reply {
         }
     }
 
+    /// Why, if the API server does not know who asked: then it has done nothing.
+    pub(crate) fn credentials_refused(&self) -> Option<Failure> {
+        (self.code == 401).then(|| self.failure("ask about the lock"))
+    }
+
     /// The Lease in a reply that reports success.
     fn stored(self, what: &str) -> Result<Record, Trouble> {
         let lease = self.json.filter(|json| json["kind"] == "Lease" && json["metadata"]["name"] == NAME);

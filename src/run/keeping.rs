@@ -1,6 +1,7 @@
 //! The run's side of the lock: asks for it, and turns what the keeper says into events and into the verdict.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -147,7 +148,18 @@ const _: () = assert!(CONNECT_LIMIT.as_millis() < Timing::STANDARD.request_timeo
 /// Starts the keeper, with a client of its own.
 pub(crate) fn start(means: &Means, request: Request, clock: Arc<dyn Clock>) -> (Keeper, Changes) {
     let connection = means.cluster.connection().clone();
-    let make = move || connection.client_now().map(|client| LeaseApi::new(client, Timing::STANDARD));
+    let make = move || {
+        let client = connection.client_now()?;
+        Ok(if connection.credentials_may_change() {
+            let make_anew = move || -> Pin<Box<dyn Future<Output = _> + Send>> {
+                let connection = connection.clone();
+                Box::pin(async move { connection.client().await })
+            };
+            LeaseApi::renewing(client, Box::new(make_anew), Timing::STANDARD)
+        } else {
+            LeaseApi::new(client, Timing::STANDARD)
+        })
+    };
     let mut keeper = Keeper::start(make, request, Timing::STANDARD, clock);
     let changes = Changes { order: Order::ClaimFirst, kept_back: VecDeque::new(), more: keeper.changes() };
     (keeper, changes)
