@@ -266,9 +266,8 @@ impl Release {
     fn not_ours(&mut self, record: &Record, book: &mut Book, now: Now) -> Next {
         let same = self.held.as_ref().is_some_and(|held| held.uid() == record.uid());
         let released = match self.doing.clone() {
-            Doing::SettlingEmpty { why } if same && record.holder().is_none() && self.unclear.is_some() => {
-                Released::Emptied(why)
-            }
+            // By us, though another answer came of it, or by somebody else: it is free, and still there.
+            Doing::SettlingEmpty { why } if same && record.holder().is_none() => Released::Emptied(why),
             // Another Lease: the delete that got no answer was done, and somebody claimed since.
             Doing::Settling if !same && self.unclear == Some(Write::Delete) => Released::Deleted,
             Doing::Deleting

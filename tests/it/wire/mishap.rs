@@ -23,6 +23,10 @@ pub(super) enum Mishap {
     /// The answer is there after dcctl has given up on it.
     LateAnswer,
     Truncated,
+    /// Something else answers, and calls it a success.
+    Garbage,
+    /// The API server does it twice, and the second answer is the one that arrives.
+    Doubled,
     Unauthorized,
     Forbidden,
     Conflict,
@@ -39,7 +43,7 @@ pub(super) enum Mishap {
 
 impl Mishap {
     /// All of them. The match in [`Mishap::answer`] is what the compiler checks.
-    pub(super) const ALL: [Mishap; 20] = [
+    pub(super) const ALL: [Mishap; 22] = [
         Mishap::DroppedBefore,
         Mishap::DroppedAfter,
         Mishap::ResetBefore,
@@ -49,6 +53,8 @@ impl Mishap {
         Mishap::LateRequest,
         Mishap::LateAnswer,
         Mishap::Truncated,
+        Mishap::Garbage,
+        Mishap::Doubled,
         Mishap::Unauthorized,
         Mishap::Forbidden,
         Mishap::Conflict,
@@ -81,6 +87,8 @@ impl Mishap {
             | Mishap::HalfOpenAfter
             | Mishap::LateAnswer
             | Mishap::Truncated
+            | Mishap::Garbage
+            | Mishap::Doubled
             | Mishap::ServerErrorAfter
             | Mishap::HtmlAfter
             | Mishap::WithheldAnswer
@@ -106,6 +114,8 @@ impl Mishap {
             Mishap::LateRequest => requests.request(Fault::Delay(TOO_LATE)),
             Mishap::LateAnswer => requests.reply(Fault::Delay(TOO_LATE)),
             Mishap::Truncated => requests.reply(Fault::Truncate(20)),
+            Mishap::Garbage => requests.reply(Fault::Answer(200, "<html>hello</html>".to_owned())),
+            Mishap::Doubled => requests.request(Fault::Twice),
             Mishap::Unauthorized => requests.request(Fault::Answer(401, status(401, "Unauthorized", "Unauthorized"))),
             Mishap::Forbidden => requests.request(Fault::Answer(403, status(403, "Forbidden", FORBIDDEN))),
             Mishap::Conflict => requests.request(Fault::Answer(409, status(409, "Conflict", "it has been modified"))),

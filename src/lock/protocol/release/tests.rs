@@ -151,6 +151,7 @@ fn without_the_right_to_delete_the_holder_is_emptied() {
             ("forbidden conflict ours stored", "delete empty read empty emptied: forbidden"),
             ("forbidden conflict other", &format!("delete empty read {BOB}")),
             ("forbidden conflict none", "delete empty read already gone"),
+            ("forbidden conflict free", "delete empty read emptied: forbidden"),
             ("forbidden unclear free", "delete empty read emptied: forbidden"),
             ("forbidden unclear ours stored", "delete empty read empty emptied: forbidden"),
             ("forbidden unclear none", "delete empty read already gone"),
