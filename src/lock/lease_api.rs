@@ -120,13 +120,9 @@ impl LeaseApi {
         LeaseApi::over(client, None, timing)
     }
 
-    /// The same with credentials that may be had anew when the API server does not know them any more. It is used inside
-    /// a runtime of tokio's, and so is what makes clients.
-    pub fn renewing(client: Client, make_anew: MakeAnew, timing: Timing) -> LeaseApi {
-        LeaseApi::over(client, Some(make_anew), timing)
-    }
-
-    fn over(client: Client, make_anew: Option<MakeAnew>, timing: Timing) -> LeaseApi {
+    /// The same with credentials that may be had anew when the API server does not know them any more, if there is a way.
+    /// It is used inside a runtime of tokio's, and so is what makes clients.
+    pub fn over(client: Client, make_anew: Option<MakeAnew>, timing: Timing) -> LeaseApi {
         LeaseApi {
             access: Arc::new(Access { state: Mutex::new((client, Credentials::Known)), make_anew }),
             leases: Request::new(format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")),
@@ -138,6 +134,16 @@ impl LeaseApi {
     /// The client of its requests.
     pub(crate) fn client(&self) -> Client {
         self.access.state().0.clone()
+    }
+
+    /// Whether a 401 may be otherwise the next time.
+    pub(crate) fn credentials_may_be_had_anew(&self) -> bool {
+        self.access.unknown()
+    }
+
+    /// The API server knows who asks.
+    pub(crate) fn credentials_are_known(&self) {
+        self.access.known();
     }
 
     /// The longest that one request may take.
@@ -175,10 +181,10 @@ impl LeaseApi {
         };
         match tokio::time::timeout(self.limit, exchange).await {
             Ok(Ok(reply)) => match reply.credentials_refused() {
-                Some(failure) if self.access.unknown() => Err(Trouble::Unsent(failure)),
+                Some(failure) if self.credentials_may_be_had_anew() => Err(Trouble::Unsent(failure)),
                 Some(_) => Ok(reply),
                 None => {
-                    self.access.known();
+                    self.credentials_are_known();
                     Ok(reply)
                 }
             },

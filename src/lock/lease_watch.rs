@@ -38,8 +38,18 @@ impl LeaseApi {
         let client = self.client();
         let opening = client.request_events::<Value>(request);
         match tokio::time::timeout(self.limit(), opening).await {
-            Ok(Ok(events)) => Ok(Box::pin(events.filter_map(async |event| said(event)))),
-            Ok(Err(error)) => Err(ended(&error)),
+            Ok(Ok(events)) => {
+                self.credentials_are_known();
+                Ok(Box::pin(events.filter_map(async |event| said(event))))
+            }
+            Ok(Err(error)) => Err(match ended(&error) {
+                NotWatched::Trouble(Trouble::Refused(failure))
+                    if failure.code == Code::CredentialsRefused && self.credentials_may_be_had_anew() =>
+                {
+                    NotWatched::Trouble(Trouble::Unsent(failure))
+                }
+                why => why,
+            }),
             Err(_) => Err(NotWatched::Trouble(Trouble::Unclear(Failure::new(
                 Code::ClusterUnreachable,
                 "the API server did not begin to tell about the lock in time",

@@ -1,7 +1,6 @@
 //! The run's side of the lock: asks for it, and turns what the keeper says into events and into the verdict.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +9,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::interval;
 
 use crate::clock::{Clock, Instant};
-use crate::cluster::CONNECT_LIMIT;
+use crate::cluster::{CONNECT_LIMIT, Connection};
 use crate::event::{self, BusyManner, Event, LockEnd};
 use crate::failure::{Code, Failure};
 use crate::lock::{
-    self, Act, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, Lost, Observation, Released, Request, Timing,
-    Waits, message, notes,
+    self, Act, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, Lost, MakeAnew, Observation, Released, Request,
+    Timing, Waits, message, notes,
 };
 use crate::process::StopWatch;
 use crate::run::chronicle::Chronicle;
@@ -150,19 +149,20 @@ pub(crate) fn start(means: &Means, request: Request, clock: Arc<dyn Clock>) -> (
     let connection = means.cluster.connection().clone();
     let make = move || {
         let client = connection.client_now()?;
-        Ok(if connection.credentials_may_change() {
-            let make_anew = move || -> Pin<Box<dyn Future<Output = _> + Send>> {
-                let connection = connection.clone();
-                Box::pin(async move { connection.client().await })
-            };
-            LeaseApi::renewing(client, Box::new(make_anew), Timing::STANDARD)
-        } else {
-            LeaseApi::new(client, Timing::STANDARD)
-        })
+        Ok(LeaseApi::over(client, make_anew(&connection), Timing::STANDARD))
     };
     let mut keeper = Keeper::start(make, request, Timing::STANDARD, clock);
     let changes = Changes { order: Order::ClaimFirst, kept_back: VecDeque::new(), more: keeper.changes() };
     (keeper, changes)
+}
+
+/// How a client with other credentials is had, when the API server does not know the first ones any more.
+pub(crate) fn make_anew(connection: &Connection) -> Option<MakeAnew> {
+    let connection = connection.credentials_may_change().then(|| connection.clone())?;
+    Some(Box::new(move || {
+        let connection = connection.clone();
+        Box::pin(async move { connection.client().await })
+    }))
 }
 
 /// What the keeper tells. Until it was told what came of the claim, only that the claim waits is passed on: what happens

@@ -296,10 +296,11 @@ impl Work {
         self.since = self.clock.now();
         let (say, waits) = unbounded_channel();
         self.waits = Some(waits);
+        let cluster = &kit.means().cluster;
         let candidate = Candidate {
             keeper,
             ours: self.holder.clone(),
-            store: LeaseApi::new(kit.means().cluster.client(), Timing::STANDARD),
+            store: LeaseApi::over(cluster.client(), keeping::make_anew(cluster.connection()), Timing::STANDARD),
             wait: self.spec.wait,
             on_busy: self.spec.on_busy,
             stop: self.stop.clone(),

@@ -45,6 +45,11 @@ impl<'a> Lane<'a> {
         Lane { bed, proxy: Proxy::with_lock_in(bed, &name), namespace: name }
     }
 
+    /// The lock that it really is, for what an alias is not for: watches.
+    pub(super) fn itself(bed: &'a Bed) -> Lane<'a> {
+        Lane { bed, proxy: Proxy::start(bed), namespace: "dc-k8s-system".to_owned() }
+    }
+
     /// The path of its Leases for the API server itself.
     fn leases(&self) -> String {
         format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace)
@@ -110,7 +115,12 @@ impl<'a> Lane<'a> {
         self.dcctl(&["exec", "--output", "jsonl"]).args(["--", "sh", "-c", &script])
     }
 
-    /// A command that runs until it is let go or asked to stop, which it notes. It runs, and the Lease says so.
+    /// The same, waiting for the lock.
+    pub(super) fn wait(&self, script: &str) -> Dcctl {
+        self.dcctl(&["exec", "--output", "jsonl", "--wait"]).args(["--", "sh", "-c", script])
+    }
+
+    /// [`AT_WORK`]. It runs, and the Lease says so.
     pub(super) fn at_work(&self) -> Running {
         self.started(self.exec(AT_WORK))
     }
@@ -177,7 +187,8 @@ impl<'a> Lane<'a> {
     }
 }
 
-const AT_WORK: &str =
+/// A command that runs until it is let go or asked to stop, which it notes.
+pub(super) const AT_WORK: &str =
     "trap 'echo TERM >> @/signals; exit 5' TERM; while [ ! -e @/go ]; do sleep 0.2; done; exit $(cat @/go)";
 
 fn notes_children(lease: &Value) -> bool {
