@@ -7,14 +7,14 @@
 //!
 //! Credentials may end while a run holds the lock: a plugin's token that does not say when, a token file that was
 //! written anew. The API server does not know them then (401), and has done nothing. Where the kubeconfig says how to
-//! have them anew, the client is made anew in the background, and the protocol tries again as after a connection that
-//! could not be made.
+//! have them anew, the client is made anew before the next request, and the protocol tries again as after a connection
+//! that could not be made.
 
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
@@ -22,6 +22,8 @@ use kube::client::{AuthError, Body};
 use kube::core::Request;
 use kube::core::params::{DeleteParams, GetParams, PostParams, Preconditions};
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
 
 use crate::clock;
 use crate::failure::{Code, Failure};
@@ -35,8 +37,10 @@ const FIELD_MANAGER: &str = "dcctl";
 /// How hyper's client names an error before anything was sent. Its type is not ours to name.
 const NOT_CONNECTED: &str = "client error (Connect)";
 
+/// A client that is being made.
+type Making = Pin<Box<dyn Future<Output = Result<Client, Failure>> + Send>>;
 /// Makes a client with credentials that are read, or asked for, anew.
-pub type MakeAnew = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Client, Failure>> + Send>> + Send + Sync>;
+pub type MakeAnew = Box<dyn Fn() -> Making + Send + Sync>;
 
 /// The client of the requests, and how to have another one.
 struct Access {
@@ -45,47 +49,49 @@ struct Access {
 }
 
 /// How the API server has taken to the credentials of the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Credentials {
     /// It knows them, as far as was seen.
     Known,
-    /// It did not, and others are being asked for.
-    AskedFor,
+    /// It did not, and others are asked for. The next request waits for that.
+    AskedFor(Making),
     /// They were had anew after it did not, or could not be.
     Anew,
 }
 
 impl Access {
-    fn state(&self) -> std::sync::MutexGuard<'_, (Client, Credentials)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The client to ask with, when there is one by then.
+    async fn client(&self, by: Instant) -> Result<Client, Trouble> {
+        let mut state = self.state.lock().await;
+        if let Credentials::AskedFor(making) = &mut state.1 {
+            let Ok(made) = timeout_at(by, making).await else {
+                let message =
+                    "new credentials of this kubeconfig are waited for: the API server did not know the last ones";
+                return Err(Trouble::Unsent(Failure::new(Code::CredentialsRefused, message)));
+            };
+            state.1 = Credentials::Anew;
+            if let Ok(client) = made {
+                state.0 = client;
+            }
+        }
+        Ok(state.0.clone())
     }
 
     /// The API server has answered by something else than a 401.
-    fn known(&self) {
-        let mut state = self.state();
-        if state.1 == Credentials::Anew {
+    async fn known(&self) {
+        let mut state = self.state.lock().await;
+        if matches!(state.1, Credentials::Anew) {
             state.1 = Credentials::Known;
         }
     }
 
-    /// The API server does not know who asked. Says whether it may be otherwise the next time; credentials that were had
-    /// anew just before are asked for once more, but nobody waits for that.
-    fn unknown(self: &Arc<Access>) -> bool {
+    /// The API server does not know who asked. Says whether it may be otherwise the next time. Of credentials that were had
+    /// anew just before that is not said, but they are asked for once more.
+    async fn unknown(&self) -> bool {
         let Some(make_anew) = &self.make_anew else { return false };
-        let before = std::mem::replace(&mut self.state().1, Credentials::AskedFor);
-        if before != Credentials::AskedFor {
-            let (asking, access) = (make_anew(), Arc::clone(self));
-            // Not waited for: a plugin may take longer than a request may.
-            drop(tokio::spawn(async move {
-                let made = asking.await;
-                let mut state = access.state();
-                if let Ok(client) = made {
-                    state.0 = client;
-                }
-                state.1 = Credentials::Anew;
-            }));
-        }
-        before != Credentials::Anew
+        let mut state = self.state.lock().await;
+        let again = !matches!(state.1, Credentials::Anew);
+        state.1 = Credentials::AskedFor(make_anew());
+        again
     }
 }
 
@@ -131,19 +137,19 @@ impl LeaseApi {
         }
     }
 
-    /// The client of its requests.
-    pub(crate) fn client(&self) -> Client {
-        self.access.state().0.clone()
+    /// The client of its requests, when there is one by then.
+    pub(crate) async fn client(&self, by: Instant) -> Result<Client, Trouble> {
+        self.access.client(by).await
     }
 
     /// Whether a 401 may be otherwise the next time.
-    pub(crate) fn credentials_may_be_had_anew(&self) -> bool {
-        self.access.unknown()
+    pub(crate) async fn credentials_may_be_had_anew(&self) -> bool {
+        self.access.unknown().await
     }
 
     /// The API server knows who asks.
-    pub(crate) fn credentials_are_known(&self) {
-        self.access.known();
+    pub(crate) async fn credentials_are_known(&self) {
+        self.access.known().await;
     }
 
     /// The longest that one request may take.
@@ -173,18 +179,20 @@ impl LeaseApi {
                 Failure::new(Code::Internal, "a request about the lock could not be built").because(&error),
             )
         })?;
+        let end = Instant::now() + self.limit;
+        let client = self.client(end).await?;
         let exchange = async {
-            let response = self.client().send(request.map(Body::from)).await?;
+            let response = client.send(request.map(Body::from)).await?;
             let code = response.status().as_u16();
             let body = response.into_body().collect_bytes().await?;
             Ok::<_, kube::Error>(Reply::new(code, &body))
         };
-        match tokio::time::timeout(self.limit, exchange).await {
+        match timeout_at(end, exchange).await {
             Ok(Ok(reply)) => match reply.credentials_refused() {
-                Some(failure) if self.credentials_may_be_had_anew() => Err(Trouble::Unsent(failure)),
+                Some(failure) if self.credentials_may_be_had_anew().await => Err(Trouble::Unsent(failure)),
                 Some(_) => Ok(reply),
                 None => {
-                    self.credentials_are_known();
+                    self.credentials_are_known().await;
                     Ok(reply)
                 }
             },
