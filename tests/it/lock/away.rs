@@ -82,20 +82,3 @@ fn from_half_a_minute_without_a_renewal_on_no_step_begins_until_there_is_one() {
     assert!(events.iter().position(begins) > Some(renewed), "the step began before the renewal");
     assert_eq!(rig.phase("one").as_deref(), Some("Ready"));
 }
-
-#[test]
-fn a_conflict_on_a_renewal_is_settled_by_a_look() {
-    let rig = Rig::new().gated();
-    let gate = rig.gate("one");
-    let proxy = Proxy::start(&rig.bed);
-    let conflict = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409,
-        "message": "Operation cannot be fulfilled on leases.coordination.k8s.io \"dcctl\": the object has been modified" });
-    let renewals = || Rule::on("PUT", "/leases/dcctl");
-    proxy.add(renewals().nth(1).request(Fault::Answer(409, conflict.to_string())));
-    let run = rig.bootstrap("one").with_kubeconfig(&proxy.kubeconfig("admin")).start();
-    run.journal().wait_for("lock.renewed", |_| true);
-    gate.open(0);
-    run.finish().expect_code(0);
-    let faults = proxy.seen().iter().filter(|seen| seen.fault.is_some()).count();
-    assert_eq!((faults, rig.lease()), (1, None));
-}
