@@ -104,6 +104,15 @@ impl Connection {
         }
     }
 
+    /// Whether a client that is made later may have other credentials: those of a plugin, or of a file.
+    pub fn credentials_may_change(&self) -> bool {
+        let user = &self.config.auth_info;
+        self.plugin.is_some()
+            || user.auth_provider.is_some()
+            || (user.token_file.is_some() && user.token.is_none())
+            || (user.client_certificate.is_some() && user.client_certificate_data.is_none())
+    }
+
     /// Makes a client of its own, bound to the runtime that it is called in. An exec plugin runs on a thread of its
     /// own, and is given up after 30 s; the thread then stays until the plugin ends.
     ///
@@ -259,10 +268,11 @@ impl Cluster {
         self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes the client anew, so that an exec plugin is asked again. The library does so by itself only for tokens
-    /// that say when they end. Says whether there was anything to ask.
+    /// Makes the client anew, so that an exec plugin is asked again and files are read again. The library does so by
+    /// itself only for tokens that say when they end, and for token files once a minute. Says whether there was anything
+    /// to ask.
     pub(in crate::cluster) async fn refresh(&self) -> Result<Refreshed, Failure> {
-        if self.connection.plugin.is_none() {
+        if !self.connection.credentials_may_change() {
             return Ok(Refreshed::No);
         }
         let client = self.connection.client().await?;
