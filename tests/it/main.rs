@@ -21,3 +21,4 @@ mod stopping;
 mod the_bed;
 mod tree;
 mod verbs;
+mod wire;
