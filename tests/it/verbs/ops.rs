@@ -15,6 +15,7 @@ rules:
 - { apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], verbs: [create, patch] }
 - { apiGroups: [demo.devicechain.io], resources: [profiles], verbs: [get, list, watch, create, patch] }
 - { apiGroups: [apps], resources: [deployments], verbs: [create, patch] }
+- { apiGroups: [''], resources: [namespaces], verbs: [patch] }
 - { apiGroups: [''], resources: [serviceaccounts], verbs: [get, create, patch] }
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [clusterroles, clusterrolebindings]
@@ -66,7 +67,7 @@ fn the_same_account_can_install_when_it_has_what_the_bundle_needs_and_is_told_wh
     let install = || demo.install().with_kubeconfig(demo.bed.kubeconfig("ops")).run();
     let refused = install().expect_code(5).verdict();
     let said = refused["data"]["failure"].to_string();
-    assert!(said.contains(r#"User \"ops\" cannot patch resource \"customresourcedefinitions\""#), "{said}");
+    assert!(said.contains(r#"User \"ops\" cannot patch resource \"namespaces\""#), "{said}");
     assert_eq!(refused["data"]["lock"], "released");
     let before = forbidden(&demo.bed).len();
     demo.bed.api().apply(OF_THE_BUNDLE).expect("the bed may do everything");
