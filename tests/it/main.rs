@@ -13,6 +13,7 @@ mod layering;
 mod lock;
 mod process;
 mod race;
+mod rbac;
 mod refused;
 mod reports;
 mod steps;

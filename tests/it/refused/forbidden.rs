@@ -38,27 +38,27 @@ const CASES: &[(Right, Scene, &str)] = &[
     (("dcctl-lock", "leases", "create"), Scene::Install, "claim-the-cluster"),
     (("dcctl-lock", "leases", "get"), Scene::Install, "claim-the-cluster"),
     (("dcctl-lock", "leases", "update"), Scene::Install, "claim-the-cluster"),
-    (("dcctl-system", "configmaps", "get"), Scene::Install, "install-the-operator"),
-    (("dcctl-system", "configmaps", "create"), Scene::Install, "install-the-operator"),
+    (("dcctl-install", "configmaps", "get"), Scene::Install, "install-the-operator"),
+    (("dcctl-install", "configmaps", "create"), Scene::Install, "install-the-operator"),
     (("dcctl", "namespaces", "get"), Scene::Install, "install-the-operator"),
-    (("dcctl", "customresourcedefinitions", "get"), Scene::InstallDefinition, "install-the-operator"),
-    (("dcctl", "deployments", "get"), Scene::InstallOperator, "install-the-operator"),
-    (("dcctl", "instances", "list"), Scene::Bootstrap, "check-the-cluster"),
-    (("dcctl-system", "secrets", "list"), Scene::Bootstrap, "check-the-cluster"),
+    (("dcctl-install", "customresourcedefinitions", "get"), Scene::InstallDefinition, "install-the-operator"),
+    (("dcctl-install", "deployments", "get"), Scene::InstallOperator, "install-the-operator"),
+    (("dcctl-instances", "instances", "list"), Scene::Bootstrap, "check-the-cluster"),
+    (("dcctl-shared", "secrets", "list"), Scene::Bootstrap, "check-the-cluster"),
     (("dcctl", "namespaces", "get"), Scene::Bootstrap, "check-the-cluster"),
-    (("dcctl", "instances", "get"), Scene::Bootstrap, "declare-the-instance"),
-    (("dcctl", "instances", "create"), Scene::Bootstrap, "declare-the-instance"),
-    (("dcctl", "instances", "update"), Scene::BootstrapAgain, "declare-the-instance"),
+    (("dcctl-instances", "instances", "get"), Scene::Bootstrap, "declare-the-instance"),
+    (("dcctl-instances", "instances", "create"), Scene::Bootstrap, "declare-the-instance"),
+    (("dcctl-instances", "instances", "update"), Scene::BootstrapAgain, "declare-the-instance"),
     (("dcctl", "namespaces", "create"), Scene::Bootstrap, "declare-the-instance"),
     (("dcctl", "deployments", "list"), Scene::Bootstrap, "wait-for-readiness"),
     (("dcctl", "pods", "list"), Scene::Bootstrap, "wait-for-readiness"),
-    (("dcctl", "instances", "patch"), Scene::Bootstrap, "record-the-phase"),
-    (("dcctl-system", "configmaps", "update"), Scene::Install, "record-the-install"),
+    (("dcctl-instances", "instances", "patch"), Scene::Bootstrap, "record-the-phase"),
+    (("dcctl-install", "configmaps", "update"), Scene::Install, "record-the-install"),
 ];
 
 /// What dcctl can do without, in one way or another, and what it is not used for yet.
 const SPARED: &[Right] = &[
-    // The holder is emptied instead: `who_may_not_delete_the_lease_empties_it_and_the_next_run_takes_it_as_it_is`.
+    // The holder is emptied instead: `who_may_not_delete_the_lock_empties_it_in_every_command_that_gives_it_back`.
     ("dcctl-lock", "leases", "delete"),
     // Only waiting needs it: `who_may_not_watch_the_lock_cannot_wait_for_it_and_is_told_so`.
     ("dcctl-lock", "leases", "watch"),
@@ -68,7 +68,7 @@ const SPARED: &[Right] = &[
     // It is said that it cannot be told: `whoever_may_not_see_the_holder_s_pod_is_told_so_and_can_reclaim_all_the_same`.
     ("dcctl", "pods", "get"),
     // Nothing removes an instance yet, and what is printed says so.
-    ("dcctl", "instances", "delete"),
+    ("dcctl-instances", "instances", "delete"),
 ];
 
 /// The rules that are bound to `ops`, as JSON documents.
@@ -124,9 +124,9 @@ fn wait_until_granted(bed: &Bed, without: Option<Right>) {
 }
 
 fn may(bed: &Bed, (role, resource, verb): Right) -> bool {
-    let namespace = match role {
-        "dcctl-lock" => "dc-k8s-system",
-        "dcctl-system" => "dc-system",
+    let namespace = match (role, resource) {
+        ("dcctl-lock", _) => "dc-k8s-system",
+        ("dcctl-shared", _) | ("dcctl-install", "configmaps") => "dc-system",
         _ => "",
     };
     let group = match resource {

@@ -1,12 +1,12 @@
 //! What dcctl does without a right that it can spare: it says so in the API server's own words, and goes on as far as it
-//! goes. (Without `delete` on the lock it empties the holder: `lock/permissions.rs`.)
+//! goes.
 
 use serde_json::{Value, json};
 
 use crate::bed::terminal::Seat;
 use crate::bed::{Bed, LEASE, LEASES};
 use crate::refused::forbidden::{Scene, assert_no_outage, define, grant_all_but, run};
-use crate::refused::told;
+use crate::refused::{told, words};
 
 const ALICE: &str = "alice@build-01/48213/9f3c1a20b7e4d5c6";
 
@@ -18,6 +18,35 @@ fn left_by_alice(bed: &Bed, pod: &str) {
         "spec": { "holderIdentity": ALICE, "leaseDurationSeconds": 60, "renewTime": "2020-01-01T00:00:00.000000Z" },
     });
     bed.api().create(LEASES, &lease).expect("the bed may do everything");
+}
+
+#[test]
+fn who_may_not_delete_the_lock_empties_it_in_every_command_that_gives_it_back() {
+    let bed = Bed::take();
+    define(&bed);
+    grant_all_but(&bed, Some(("dcctl-lock", "leases", "delete")));
+    let sentence = "User \"nobody\" cannot delete resource \"leases\" in API group \"coordination.k8s.io\" in the \
+                    namespace \"dc-k8s-system\"";
+    let as_nobody = |words: &[&str]| bed.dcctl(words).with_kubeconfig(bed.kubeconfig("nobody"));
+    let runs = [
+        run(&bed, Scene::Install)().args(["--output", "jsonl"]),
+        run(&bed, Scene::Bootstrap)().args(["--output", "jsonl"]),
+        as_nobody(&["exec", "--output", "jsonl", "--", "true"]),
+    ];
+    for run in runs {
+        // Each takes the Lease as the one before has left it.
+        let done = run.run().expect_code(0);
+        assert_eq!(done.verdict()["data"]["lock"], "released");
+        let events = done.events();
+        let released = events.iter().find(|event| event["type"] == "lock.released").expect("it is said");
+        let why = released["data"]["why"].as_str().unwrap_or_default();
+        assert!(released["data"]["manner"] == "emptied" && why.contains(sentence), "{released}");
+        let lease = bed.api().get(LEASE).expect("an answer").expect("it is still there");
+        assert_eq!(lease["spec"]["holderIdentity"].as_str().unwrap_or_default(), "");
+    }
+    let human = as_nobody(&["exec", "--", "true"]).run().expect_code(0);
+    assert!(words(&human.stderr).contains(&words(sentence)), "people are not told:\n{}", human.stderr);
+    assert!(as_nobody(&["lock", "status"]).run().expect_code(0).stdout.contains("is free"));
 }
 
 #[test]
