@@ -2,9 +2,11 @@
 //!
 //! Pages that enumerate are generated here from the code, and compared with what is on disk; `make docs` (which sets
 //! `DCCTL_BLESS=1`) writes them anew. `docs/promises.md` may name only tests that exist, and links lead somewhere. What a
-//! page tells people to type is held against the command line (`commands`).
+//! page tells people to type is held against the command line (`commands`), and what one quotes against the program
+//! (`messages`).
 
 mod commands;
+mod messages;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
