@@ -8,6 +8,7 @@ mod cluster;
 mod docs;
 mod encodings;
 mod exec;
+mod killed;
 mod laws;
 mod layering;
 mod lock;
