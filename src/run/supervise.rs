@@ -10,7 +10,6 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::event::{self, Event, LockEnd};
 use crate::failure::{Code, Failure};
-use crate::lock;
 use crate::process;
 use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
@@ -228,12 +227,12 @@ fn next(spec: &Spec, verdict: &Verdict, work: &Work) -> Vec<String> {
         Some(failure) if failure.hints.is_empty() => vec![failure.code.row().remedy.to_owned()],
         Some(failure) => failure.hints.clone(),
     };
-    let look = format!("dcctl lock status --kube-context {}", spec.kube_context);
+    let look = spec.place().status_command();
     match work.lock_end() {
         LockEnd::Left | LockEnd::Unknown => next.push(format!("look at the lock: {look}")),
         // Nobody else was seen in it: it may still bear our name, and then nobody gives it back but a person.
         LockEnd::Lost if work.holder_at_end().is_some_and(|holder| holder == work.holder()) => {
-            let reclaim = lock::message::reclaim_command(&spec.kube_context);
+            let reclaim = spec.place().reclaim_command();
             next.push(format!(
                 "the Lease still named this run when it was last seen: {look}; if it still does, and nothing of this run \
                  lives any more, {reclaim}"
