@@ -28,13 +28,30 @@ pub(crate) struct Gone {
     pub(crate) hello: bool,
 }
 
-/// The exit code in the journal's last line, if that is a verdict. Reads the end of the file only.
+/// The exit code in the journal's last line, if that is a verdict.
 pub(crate) fn verdict_of(journal: &File) -> Option<u8> {
+    exit_code(&Seen::read(&last_line(journal)?).ok()?)
+}
+
+fn exit_code(seen: &Seen) -> Option<u8> {
+    if let Some(Event::RunFinished(finished)) = &seen.event { Some(finished.exit_code) } else { None }
+}
+
+/// The last line of a file, if it is whole. Reads the end only.
+fn last_line(file: &File) -> Option<String> {
     let longest = event::LONGEST_LINE as u64 + 1;
-    let end = read_from(journal, journal.metadata().ok()?.len().saturating_sub(longest)).ok()?;
+    let end = read_from(file, file.metadata().ok()?.len().saturating_sub(longest)).ok()?;
     let line = end.strip_suffix(b"\n")?.rsplit(|byte| *byte == b'\n').next()?;
-    let event = Seen::read(std::str::from_utf8(line).ok()?).ok()?.event?;
-    if let Event::RunFinished(finished) = event { Some(finished.exit_code) } else { None }
+    String::from_utf8(line.to_owned()).ok()
+}
+
+/// The verdict that the events file has and the journal has not: the supervisor was killed between the two. It had said
+/// it, so it stands. What went into a pipe cannot be read again.
+fn said_elsewhere(spec: &Spec, next_seq: u64) -> Option<Finished> {
+    let path = spec.events_file.as_deref().filter(|path| path.is_file())?;
+    let line = last_line(&File::open(path).ok()?)?;
+    let seen = Seen::read(&line).ok().filter(|seen| seen.run == spec.run && seen.seq == next_seq)?;
+    Some(Finished { exit_code: exit_code(&seen)?, lines: Some(line + "\n") })
 }
 
 /// The file from here on, whoever else reads it.
@@ -157,7 +174,7 @@ impl Remains {
     }
 }
 
-/// Writes the verdict of a run whose supervisor was killed. Says how it ended, and which reports could not be written.
+/// Writes the verdict of a run whose supervisor was killed, unless it said one that did not get into the journal. Says how it ended, and which reports could not be written.
 /// The journal is open for reading and appending.
 ///
 /// # Errors
@@ -182,6 +199,12 @@ pub(crate) fn write(
         remains = Remains::of_nothing(spec, gone);
     }
     end_torn_line(file, &text).map_err(|error| unusable(&error))?;
+    if let Some(finished) = said_elsewhere(spec, remains.next_seq) {
+        let mut file = file;
+        // A journal that does not take it is shown it all the same.
+        let _ = file.write_all(finished.lines.as_deref().unwrap_or_default().as_bytes());
+        return Ok((finished, Vec::new()));
+    }
     let mut reports =
         Reports::start(Paths { events: spec.events_file.clone(), junit: spec.junit.clone(), going_on: GoingOn::Yes });
     text.lines().for_each(|line| reports.recall(line));

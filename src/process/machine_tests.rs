@@ -337,27 +337,15 @@ fn every_phase_takes_every_input_and_nothing_happens_after_the_end() {
     }
 }
 
-/// A small generator, so that a failing schedule can be named by its seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
-
 #[test]
 fn whatever_happens_a_tool_gets_one_interrupt_before_the_budget_ends() {
     for seed in 1..40_000_u64 {
-        let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let manner = MANNERS[usize::try_from(dice.below(5)).expect("small")];
-        let mut script: Vec<(u64, Input)> = (0..dice.below(30))
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let manner = MANNERS[dice.usize(..MANNERS.len())];
+        let mut script: Vec<(u64, Input)> = (0..dice.u64(..30))
             .map(|_| {
-                let moment = dice.below(BUDGET);
-                let input = match dice.below(8) {
+                let moment = dice.u64(..BUDGET);
+                let input = match dice.u64(..8) {
                     0 => heard(Sign::Interrupted),
                     1 => heard(Sign::Opened),
                     2 => heard(Sign::Closed),
@@ -384,15 +372,15 @@ fn whatever_happens_a_tool_gets_one_interrupt_before_the_budget_ends() {
 #[test]
 fn every_stop_has_an_end() {
     for seed in 1..10_000_u64 {
-        let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let manner = MANNERS[usize::try_from(dice.below(5)).expect("small")];
-        let asked = dice.below(10_000);
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let manner = MANNERS[dice.usize(..MANNERS.len())];
+        let asked = dice.u64(..10_000);
         let mut script = vec![(asked, graceful(asked))];
-        if dice.below(2) == 0 {
-            script.push((asked + dice.below(2 * BUDGET), forced(0)));
+        if dice.bool() {
+            script.push((asked + dice.u64(..2 * BUDGET), forced(0)));
         }
-        if dice.below(2) == 0 {
-            let ended = asked + dice.below(2 * BUDGET);
+        if dice.bool() {
+            let ended = asked + dice.u64(..2 * BUDGET);
             script.push((ended, Input::LeaderEnded));
             script.push((ended, Input::Left { alive: 3, fresh: 3 }));
         }

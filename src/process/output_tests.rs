@@ -146,19 +146,11 @@ fn lines_of_every_length_survive_the_edges_of_blocks() {
 
 #[test]
 fn bytes_without_sense_are_read_to_their_end() {
-    let mut state = 0x2545_F491_4F6C_DD1D_u64;
+    let mut dice = fastrand::Rng::with_seed(1);
     for _ in 0..50 {
         let bytes: Vec<u8> = (0..70_000)
-            .map(|_| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                // Few line ends, so that pieces are cut too.
-                match state % 1000 {
-                    0 => b'\n',
-                    byte => u8::try_from(byte % 256).expect("a byte"),
-                }
-            })
+            // Few line ends, so that pieces are cut too.
+            .map(|_| if dice.u16(..1000) == 0 { b'\n' } else { dice.u8(..) })
             .collect();
         let mut printed = Printed::new();
         printed.print(&bytes);

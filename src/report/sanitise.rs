@@ -275,15 +275,11 @@ mod tests {
     fn random_bytes_make_a_well_formed_report() {
         let pieces =
             ["]]>", "]", ">", "\u{1b}[", "m", "&", "<", "\"", "\0", "\u{fffe}", "\r", "\n", "ü", "x", "\u{9b}"];
-        let mut seed: u64 = 11;
-        let mut next = move || {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            usize::try_from(seed >> 33).expect("31 bits")
-        };
+        let mut dice = fastrand::Rng::with_seed(11);
         for _ in 0..500 {
-            let bytes: Vec<u8> = (0..next() % 64).map(|_| u8::try_from(next() % 256).expect("a byte")).collect();
+            let bytes: Vec<u8> = (0..dice.usize(..64)).map(|_| dice.u8(..)).collect();
             check(&report(&String::from_utf8_lossy(&bytes)));
-            let text: String = (0..next() % 64).map(|_| pieces[next() % pieces.len()]).collect();
+            let text: String = (0..dice.usize(..64)).map(|_| pieces[dice.usize(..pieces.len())]).collect();
             check(&report(&text));
         }
     }

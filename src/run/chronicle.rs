@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::clock::{Clock, Instant};
 use crate::event::{Counts, Event, NoteMade};
-use crate::run::journal::Journal;
+use crate::run::journal::{Journal, Last};
 use crate::run::reports::Unwritten;
 use crate::run::tally::Tally;
 
@@ -78,10 +78,18 @@ impl Chronicle {
         self.journal.written(limit)
     }
 
-    /// See [`Journal::conclude`].
-    pub async fn conclude(&mut self, event: Event, limit: Duration) -> Vec<Unwritten> {
+    /// See [`Journal::offer_last`].
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn offer_last(&mut self, event: Event, limit: Duration) -> Result<Last, Vec<Unwritten>> {
         self.tally.take(&event, self.clock.now());
-        self.journal.conclude(event, limit).await
+        self.journal.offer_last(event, limit).await
+    }
+
+    /// See [`Journal::conclude`].
+    pub fn conclude(&mut self, last: Last) {
+        self.journal.conclude(last);
     }
 
     /// See [`Journal::flush`].

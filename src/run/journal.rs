@@ -118,7 +118,13 @@ enum Order {
     SettleNow(mpsc::Sender<Settled>, Roll, Duration),
 }
 
+/// The last event of a run, when the reports have it and the journal does not.
+#[derive(Debug)]
+#[must_use]
+pub struct Last(Arc<Told>);
+
 /// An event with its place in the journal.
+#[derive(Debug)]
 struct Told {
     seq: u64,
     time: Timestamp,
@@ -171,23 +177,29 @@ impl Journal {
         self.hand_over(step, event);
     }
 
-    /// Tells the last event of the run, which says how the reports are: so they take it first, the JUnit report before
-    /// the events file, because that can be written anew. When one of them could not, the event is not in the journal
-    /// and what is wrong comes back; then it is not true any more. Waits at most this long for each.
-    pub async fn conclude(&mut self, event: Event, limit: Duration) -> Vec<Unwritten> {
+    /// Offers the last event of the run to the reports. It says how they are, so they take it first, the JUnit report
+    /// before the events file, because that can be written anew. Waits at most this long for each.
+    ///
+    /// # Errors
+    /// When one of them could not take it: what is wrong. Then the event is not true any more.
+    pub async fn offer_last(&mut self, event: Event, limit: Duration) -> Result<Last, Vec<Unwritten>> {
         let told = Arc::new(self.told(None, event));
         for kind in [Kind::Junit, Kind::Events] {
             let (answers, seen) = tokio::sync::mpsc::unbounded_channel();
             if self.desk.send(Order::Offer(told.clone(), kind, answers)).is_ok() {
                 let unwritten = self.roll.call(seen, limit).await;
                 if !unwritten.is_empty() {
-                    return unwritten;
+                    return Err(unwritten);
                 }
             }
         }
+        Ok(Last(told))
+    }
+
+    /// Tells the last event, which the reports have.
+    pub fn conclude(&mut self, last: Last) {
         self.seq += 1;
-        let _ = self.desk.send(Order::Keep(told));
-        Vec::new()
+        let _ = self.desk.send(Order::Keep(last.0));
     }
 
     fn hand_over(&mut self, step: Option<&str>, event: Event) {

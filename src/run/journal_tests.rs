@@ -123,11 +123,12 @@ async fn an_events_file_that_takes_all_but_the_last_line_is_told_before_that_lin
     journal.tell(None, note("begin"));
     assert_eq!(journal.settle_reports(LIMIT).await, []);
     drop(reader);
-    let unwritten = journal.conclude(note("all is well"), LIMIT).await;
+    let unwritten = journal.offer_last(note("all is well"), LIMIT).await.expect_err("a report cannot take it");
     assert_eq!(unwritten.len(), 1, "{unwritten:?}");
     assert!(unwritten[0].to_string().starts_with("the events file "), "{}", unwritten[0]);
     journal.tell(None, unwritten[0].event());
-    assert_eq!(journal.conclude(note("all but a report is well"), LIMIT).await, []);
+    let last = journal.offer_last(note("all but a report is well"), LIMIT).await.expect("it is said of once");
+    journal.conclude(last);
     journal.flush(LIMIT).await;
     let said: Vec<String> = seen(&disk.text()).into_iter().map(|seen| seen.msg).collect();
     assert_eq!((said.len(), said[0].as_str(), said[2].as_str()), (3, "begin", "all but a report is well"), "{said:?}");
@@ -149,11 +150,12 @@ async fn a_junit_report_that_fails_at_the_last_line_is_told_before_the_events_fi
     assert_eq!(journal.settle_reports(LIMIT).await, []);
     std::fs::remove_dir_all(folder.path().join("reports")).expect("it was made");
     std::fs::write(folder.path().join("reports"), "in its place").expect("a file");
-    let unwritten = journal.conclude(last.clone(), LIMIT).await;
+    let unwritten = journal.offer_last(last.clone(), LIMIT).await.expect_err("a report cannot take it");
     assert_eq!(unwritten.len(), 1, "{unwritten:?}");
     assert!(unwritten[0].to_string().starts_with("the JUnit report "), "{}", unwritten[0]);
     journal.tell(None, unwritten[0].event());
-    assert_eq!(journal.conclude(last, LIMIT).await, []);
+    let last = journal.offer_last(last, LIMIT).await.expect("it is said of once");
+    journal.conclude(last);
     journal.flush(LIMIT).await;
     assert_eq!(std::fs::read_to_string(events).expect("it was written"), disk.text());
 }

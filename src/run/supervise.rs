@@ -14,7 +14,6 @@ use crate::process;
 use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
 use crate::run::engine::{Engine, Senses};
-use crate::run::exec;
 use crate::run::journal::{Journal, Voice};
 use crate::run::link::{Answer, Ear, Finished, Link, Mouth, Word};
 use crate::run::reports::{GoingOn, Paths, Reports, Unwritten};
@@ -22,6 +21,7 @@ use crate::run::spec::{Mode, Purpose, Spec};
 use crate::run::translate::{self, millis};
 use crate::run::verdict::{self, Verdict};
 use crate::run::work::Work;
+use crate::run::{drill, exec};
 use crate::signal;
 use crate::step::updates;
 
@@ -177,10 +177,14 @@ async fn close(mut engine: Engine, spec: &Spec) -> Finished {
         let verdict = verdict::decide(&ending, lock, failure.clone());
         let finished = run_finished(&engine, spec, verdict, reports, &unfinished);
         let exit_code = finished.exit_code;
-        unwritten = engine.told.conclude(Event::RunFinished(finished), REPORTS).await;
-        if unwritten.is_empty() {
-            let lines = engine.told.flush(JOURNAL).await;
-            return Finished { exit_code, lines };
+        match engine.told.offer_last(Event::RunFinished(finished), REPORTS).await {
+            Ok(last) => {
+                drill::at(spec, "verdict");
+                engine.told.conclude(last);
+                let lines = engine.told.flush(JOURNAL).await;
+                return Finished { exit_code, lines };
+            }
+            Err(more) => unwritten = more,
         }
     }
 }

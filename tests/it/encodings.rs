@@ -93,11 +93,8 @@ pub(crate) fn encoded(secrets: &[String]) -> Vec<[String; 3]> {
 /// Secrets of letters that encodings treat differently, the same ones each time.
 fn random_secrets(count: usize) -> Vec<String> {
     let letters: Vec<char> = "aZ09\"\\/'<>&%+=?#:@!$*(),;-_.~^|`[]{} äß€😀\u{7f}\u{1}\u{2028}".chars().collect();
-    let mut seed: u64 = 3;
-    let mut next = move |below: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(seed >> 40).expect("24 bits") % below
-    };
+    let mut dice = fastrand::Rng::with_seed(3);
+    let mut next = move |below: usize| dice.usize(..below);
     let mut secret = |_| -> String {
         // A secret is known without what is around it; one that begins and ends with a letter has nothing there.
         let middle: String = (0..2 + next(14)).map(|_| letters[next(letters.len())]).collect();

@@ -13,6 +13,7 @@ mod laws;
 mod layering;
 mod lock;
 mod process;
+mod race;
 mod refused;
 mod reports;
 mod steps;

@@ -89,13 +89,9 @@ fn expat_reads_every_junit_report_whatever_is_in_the_journal() {
 
 /// Bytes as a tool may print them, the same in every run of the test.
 fn random_texts() -> impl Iterator<Item = String> {
-    let mut seed: u64 = 3;
-    let mut byte = move || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        u8::try_from((seed >> 33) % 256).expect("a byte")
-    };
+    let mut dice = fastrand::Rng::with_seed(3);
     (0..200).map(move |_| {
-        let bytes: Vec<u8> = (0..byte()).map(|_| byte()).collect();
+        let bytes: Vec<u8> = (0..dice.u8(..)).map(|_| dice.u8(..)).collect();
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }

@@ -394,11 +394,8 @@ fn the_bundles_that_the_project_ships_are_good() {
 #[test]
 fn whatever_a_bundle_says_it_is_read_or_refused_in_words() {
     let place = Place::new(GOOD);
-    let mut state: u64 = 42;
-    let mut lot = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(state >> 33).expect("31 bits") % below
-    };
+    let mut dice = fastrand::Rng::with_seed(42);
+    let mut lot = |below: usize| dice.usize(..below);
     let pieces = [
         "${instance}",
         "${",

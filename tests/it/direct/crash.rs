@@ -17,21 +17,14 @@ use crate::direct::{Rig, soak};
 #[expect(clippy::disallowed_methods, reason = "the tests' own setting, read where it is used")]
 fn seed() -> u64 {
     let given = std::env::var("DCCTL_SEED").ok().and_then(|text| text.parse().ok());
-    given.unwrap_or_else(|| u64::try_from(System.wall().as_microsecond()).unwrap_or(1)) | 1
-}
-
-fn next(seed: &mut u64) -> u64 {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    *seed
+    given.unwrap_or_else(|| fastrand::u64(..))
 }
 
 #[test]
 fn a_kill_at_any_moment_of_a_change_leaves_a_whole_lease_or_none() {
     let rig = Rig::new();
     let (began, rounds) = (seed(), if soak() { 3_000 } else { 60 });
-    let mut seed = began;
+    let mut dice = fastrand::Rng::with_seed(began);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let store = LockFolder::new(rig.lock_dir(), Timing::STANDARD);
     let (mut kept, mut halves) = (0, 0);
@@ -46,7 +39,7 @@ fn a_kill_at_any_moment_of_a_change_leaves_a_whole_lease_or_none() {
         // It has begun when it has written at all; then the kill comes within the time of a few changes.
         let begun = || rig.names().iter().any(|name| name != "dcctl.flock").then_some(());
         wait::fact("the writer to begin", begun);
-        let until = System.now() + Duration::from_micros(next(&mut seed) % 20_000);
+        let until = System.now() + Duration::from_micros(dice.u64(..20_000));
         while System.now() < until {
             std::hint::spin_loop();
         }

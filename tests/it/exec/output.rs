@@ -16,14 +16,8 @@ const SHORT: u32 = 1 << 16;
 
 /// Everything a byte can be, four times as many bytes as this, and no end of line at the end.
 fn bytes(words: u32) -> Vec<u8> {
-    let mut seed = 1_u32;
-    let mut next = || {
-        seed ^= seed << 13;
-        seed ^= seed >> 17;
-        seed ^= seed << 5;
-        seed.to_le_bytes()
-    };
-    let mut bytes: Vec<u8> = (0..words).flat_map(|_| next()).collect();
+    let mut dice = fastrand::Rng::with_seed(1);
+    let mut bytes: Vec<u8> = (0..words).flat_map(|_| dice.u32(..).to_le_bytes()).collect();
     bytes.extend(b"\r\x1b[2J\x00 the end has no line feed");
     bytes
 }

@@ -1,7 +1,8 @@
-//! Two runs that start at the same moment: the API server decides, and exactly one of them works.
+//! Two runs that ask for the lock at the same moment: the API server decides, and exactly one of them works.
 
 use crate::bed::dcctl::Running;
-use crate::lock::rig::{Rig, is_live_message, soak, text};
+use crate::bed::{Fault, Gate, Proxy, Rule};
+use crate::lock::rig::{LEASES, Rig, is_live_message, soak, text};
 
 /// How often two runs meet; `DCCTL_SOAK=1` makes it fifty times.
 fn rounds() -> usize {
@@ -11,13 +12,20 @@ fn rounds() -> usize {
 #[test]
 fn of_two_bootstraps_that_start_together_exactly_one_works_and_the_other_touches_nothing() {
     let rig = Rig::new().gated();
+    let proxy = Proxy::start(&rig.bed);
     for round in 1..=rounds() {
         let names = [format!("a{round}"), format!("b{round}")];
         let gates = [rig.gate(&names[0]), rig.gate(&names[1])];
         let users = ["admin", "ops"];
         let before = users.map(|user| rig.writes_of(user));
-        let start = |at: usize| rig.bootstrap(&names[at]).with_kubeconfig(rig.bed.kubeconfig(users[at])).start();
+        // Whoever is first waits at the proxy for the other one: both claims come to the API server together.
+        let both = Gate::new();
+        proxy.clear();
+        proxy.add(Rule::on("POST", LEASES).request(Fault::Hold(both.clone())));
+        let start = |at: usize| rig.bootstrap(&names[at]).with_kubeconfig(&proxy.kubeconfig(users[at])).start();
         let mut runs = [Some(start(0)), Some(start(1))];
+        both.wait_for(2);
+        both.open();
         let loser = first_to_be_blocked(&runs);
         let winner = 1 - loser;
         let lost = runs[loser].take().expect("it is there").finish().expect_code(20);

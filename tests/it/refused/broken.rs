@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::json;
 
+use crate::bed::dcctl::Journal;
 use crate::bed::{Bed, Dcctl, Fault, Proxy, Rule};
 use crate::lock::rig::{Rig, of_kind};
 use crate::refused::{install, small_bundle, told};
@@ -99,4 +100,18 @@ fn a_front_that_breaks_before_it_starts_anything_refuses() {
         .says(&["dcctl itself broke: a test asked for it at front.start"]);
     let runs = bed.file("home/.local/state/dcctl/runs");
     assert_eq!(fs::read_dir(runs).map_or(0, Iterator::count), 0, "a run that did not begin left its folder");
+}
+
+#[test]
+fn a_verdict_that_only_the_reports_have_stands_when_the_supervisor_breaks_before_the_journal_has_it() {
+    let rig = Rig::new();
+    let events_file = rig.bed.file("events.jsonl");
+    let run = rig.bootstrap("one").env(BREAK, "verdict").with_junit().arg("--events-file").arg(&events_file);
+    let finished = run.run().expect_code(0);
+    let said = Journal::at(&events_file).events();
+    assert_eq!(said, finished.events(), "what was shown is not what the events file has");
+    assert_eq!(said, finished.journal().expect("it is kept").events());
+    assert_eq!(of_kind(&said, "run.finished").len(), 1, "{said:?}");
+    assert_eq!(finished.verdict()["data"]["lock"], "released");
+    assert!(finished.junit().with("error").is_empty());
 }

@@ -124,7 +124,9 @@ impl Rig {
     pub(crate) fn assert_clean_stop(&self, events: &[Value]) {
         let count = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
         assert_eq!(count("process.interrupted"), 1);
-        assert_eq!(count("process.interrupt_reported"), 1);
+        let reported: Vec<_> = events.iter().filter(|event| event["type"] == "process.interrupt_reported").collect();
+        let [reported] = reported[..] else { panic!("not one report of an interrupt: {reported:?}") };
+        assert_eq!((&reported["data"]["times"], &reported["data"]["sent"]), (&1.into(), &1.into()), "{reported}");
         assert_eq!(count("stop.requested"), 1);
         let verdict = events.last().expect("there are events");
         assert_eq!(verdict["type"], "run.finished");

@@ -7,19 +7,15 @@ use crate::lock::protocol::schedules::fortune::{Act, Fortune, Way};
 
 /// A small generator of pseudo-random numbers. The same seed gives the same schedule.
 #[derive(Debug, Clone)]
-pub(super) struct Dice(u64);
+pub(super) struct Dice(fastrand::Rng);
 
 impl Dice {
     pub(super) fn new(seed: u64) -> Dice {
-        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d)
+        Dice(fastrand::Rng::with_seed(seed))
     }
 
     pub(super) fn number(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % below.max(1)
+        self.0.u64(..below.max(1))
     }
 
     pub(super) fn one_in(&mut self, many: u64) -> bool {
