@@ -9,6 +9,7 @@ mod direct;
 mod docs;
 mod encodings;
 mod exec;
+mod killed;
 mod laws;
 mod layering;
 mod lock;
