@@ -109,6 +109,15 @@ codes! {
     CredentialsRefused "surroundings.credentials" 4 "image owner"
         "The API server does not know these credentials, or they have expired."
         "Renew the credentials of this context.";
+    LockDirUnusable "surroundings.lock_dir" 4 "image owner"
+        "The lock folder is not there, cannot be used by this account, or lies where locks are not shared."
+        "The message names the folder and what is wrong with it.";
+    LockDirUnanswered "surroundings.lock_dir_unanswered" 4 "operator"
+        "The lock folder did not answer in time, or another process kept its file lock."
+        "Look at the file system or the process that the message names, then run the same command again.";
+    LockRecordUnreadable "surroundings.lock_record" 4 "operator"
+        "The file that is the lock is torn, empty, or not dcctl's. It was left as it is."
+        "Look at the file that the message names; move it away only when nothing lives any more that used this lock.";
     RunDirUnusable "surroundings.run_dir" 4 "image owner"
         "The run directory cannot be made or written."
         "Make room or give another one with --run-dir.";

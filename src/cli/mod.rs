@@ -9,7 +9,7 @@ mod salvage;
 pub use options::{
     ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, ExecArgs, ExplainArgs, InstallArgs,
     InstancesCommand, LockCommand, LockStatusArgs, OnBusy, Output, RbacArgs, ReclaimArgs, ReportOptions,
-    ServiceAccount, StatusOutput, TargetOptions, Wait,
+    ServiceAccount, StatusOutput, Substrate, SubstrateOptions, TargetOptions, Wait,
 };
 pub use salvage::Salvaged;
 
@@ -70,12 +70,20 @@ fn failure(error: &clap::Error) -> Failure {
     Failure { code: Code::UsageInvalid, message: sentence, causes: Vec::new(), hints }
 }
 
+const ONLY_KUBERNETES: &str =
+    "What keeps the lock; this verb changes a cluster, whose API server keeps it: `direct` is refused";
+const NO_FOLDER: &str = "A lock folder is for `exec`, `lock status` and `instances reclaim`; this verb refuses it";
+
 /// What an option means to one verb alone: the verb, the option, the whole help text.
-const OF_ONE_VERB: [(&str, &str, &str); 4] = [
+const OF_ONE_VERB: [(&str, &str, &str); 8] = [
     ("install", "state_dir", "Where local OpenTofu state lives [default: ~/.devicechain/clusters/CONTEXT]"),
     ("bootstrap", "state_dir", "Where local OpenTofu state lives [default: ~/.devicechain/instances/INSTANCE]"),
     ("install", "values", "Values files are for the chart of an instance; an install has none and does not use them"),
     ("install", "helm", "The Helm program is for the chart of an instance; an install does not use it"),
+    ("install", "substrate", ONLY_KUBERNETES),
+    ("install", "lock_dir", NO_FOLDER),
+    ("bootstrap", "substrate", ONLY_KUBERNETES),
+    ("bootstrap", "lock_dir", NO_FOLDER),
 ];
 
 /// The whole command tree.

@@ -70,9 +70,13 @@ pub struct ReclaimArgs {
     #[arg(long, env = "DCCTL_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// The context in it; a lock is never taken from a cluster that was not named
+    /// The context in it; a lock is never taken from a cluster that was not named (required, unless the lock is in a folder)
     #[arg(long, env = "DCCTL_KUBE_CONTEXT", value_name = "NAME")]
-    pub kube_context: String,
+    pub kube_context: Option<String>,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub substrate: SubstrateOptions,
 }
 
 /// `dcctl install`
@@ -109,6 +113,10 @@ pub struct ExecArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "the group documents itself")]
     pub target: TargetOptions,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub substrate: SubstrateOptions,
 
     /// Say what would be run; take no lock and run nothing
     #[arg(long, env = "DCCTL_DRY_RUN")]
@@ -152,6 +160,18 @@ pub struct TargetOptions {
     pub kube_context: Option<String>,
 }
 
+/// What keeps the lock.
+#[derive(Debug, Clone, Args)]
+pub struct SubstrateOptions {
+    /// What keeps the lock: the API server of the cluster, or a folder, without any cluster
+    #[arg(long, env = "DCCTL_SUBSTRATE", value_enum, value_name = "KIND", default_value = "kubernetes")]
+    pub substrate: Substrate,
+
+    /// The folder that keeps the lock, with `--substrate direct`; all who share the lock can write to it
+    #[arg(long, env = "DCCTL_LOCK_DIR", value_name = "DIR")]
+    pub lock_dir: Option<PathBuf>,
+}
+
 /// What every command that changes a cluster takes.
 #[derive(Debug, Args)]
 pub struct ApplyOptions {
@@ -162,6 +182,10 @@ pub struct ApplyOptions {
     #[command(flatten)]
     #[allow(missing_docs, reason = "the group documents itself")]
     pub target: TargetOptions,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub substrate: SubstrateOptions,
 
     /// Say what would be done; take no lock and write nothing
     #[arg(long, env = "DCCTL_DRY_RUN")]
@@ -256,6 +280,10 @@ pub struct LockStatusArgs {
     #[allow(missing_docs, reason = "the group documents itself")]
     pub target: TargetOptions,
 
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub substrate: SubstrateOptions,
+
     /// What standard output carries
     // Without a variable: DCCTL_OUTPUT is set for the runs of a whole job, and has other values.
     #[arg(long, value_enum, value_name = "FORM", default_value = "human")]
@@ -322,6 +350,15 @@ impl Output {
     pub fn parse(text: &str) -> Option<Output> {
         Output::from_str(text, true).ok()
     }
+}
+
+/// What keeps the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Substrate {
+    /// The API server of the cluster
+    Kubernetes,
+    /// A folder
+    Direct,
 }
 
 /// The forms of a status.

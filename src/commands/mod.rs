@@ -11,6 +11,7 @@ mod lock_status;
 mod rbac;
 mod reclaim;
 mod schema;
+mod substrate;
 mod supervise;
 mod terminal;
 
@@ -107,6 +108,7 @@ impl Desk {
             instance,
             program: None,
             kube_context: None,
+            lock_dir: None,
             mode: if dry_run { Mode::DryRun } else { Mode::Act },
             events_file: attempt::reportable("--events-file", events_file.as_deref()),
             junit: attempt::reportable("--junit", junit.as_deref()),

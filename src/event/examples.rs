@@ -75,6 +75,7 @@ fn run_started() -> RunStarted {
         bundle: Some(BundleFact { name: "devicechain".into(), version: "0.9.2".into(), path: "demo".into() }),
         kube_context: Some("demo-cluster".into()),
         server: Some("https://127.0.0.1:6443".into()),
+        lock_dir: None,
         holder: Some(HOLDER.into()),
         ci: Some(CiFact { system: "github".into(), job_url: Some("https://ci.example.com/job/7".into()) }),
         run_dir: Some("/home/alice/.local/state/dcctl/runs/01je2x4q7cv8t0r9".into()),

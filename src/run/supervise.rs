@@ -10,7 +10,6 @@ use std::time::Duration;
 use crate::clock::{Clock, rfc3339};
 use crate::event::{self, Event, LockEnd};
 use crate::failure::{Code, Failure};
-use crate::lock;
 use crate::process;
 use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
@@ -233,8 +232,8 @@ fn next(spec: &Spec, verdict: &Verdict, work: &Work, told: &Chronicle) -> Vec<St
         Some(failure) if failure.hints.is_empty() => vec![failure.code.row().remedy.to_owned()],
         Some(failure) => failure.hints.clone(),
     };
-    let look = format!("dcctl lock status --kube-context {}", spec.kube_context);
-    let reclaim = lock::message::reclaim_command(&spec.kube_context);
+    let place = spec.place();
+    let (look, reclaim) = (place.status_command(), place.reclaim_command());
     let end = work.end();
     match end.lock {
         LockEnd::Left | LockEnd::Unknown => next.push(match end.looks_stale_from(told) {

@@ -36,7 +36,7 @@ async fn run(kit: &CommandKit, stdin: Stdin) -> Result<Ended, Failure> {
         name: kit.name.clone(),
         program: kit.program.clone(),
         args: kit.args.clone(),
-        env: vec![("DCCTL_KUBE_CONTEXT", kit.means.kube_context.clone().into())],
+        env: Vec::new(),
         cwd: kit.folder.clone(),
         manner: Manner::Group,
         signs: |_| None,
@@ -44,8 +44,8 @@ async fn run(kit: &CommandKit, stdin: Stdin) -> Result<Ended, Failure> {
         raw: Raw::AsAsked,
         about: None,
     };
-    // Whatever it does to the cluster, it does not do it without the lock.
-    kit.means.cluster.may_write()?;
+    // Whatever it does, it does not do it without the lock.
+    kit.means.may_write.now()?;
     let output = kit.stdout.parent().expect("an output is a file in the run directory");
     make_folder(output)?;
     let files = Files::at(&kit.means, RECORD, &kit.stdout, &kit.stderr)?;

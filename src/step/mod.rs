@@ -42,7 +42,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, MayWrite};
 use crate::config::Bundle;
 use crate::failure::Failure;
 use crate::process;
@@ -88,12 +88,10 @@ pub struct Means {
     pub run: String,
     /// The run's directory; every file that a step makes for its own use is in it.
     pub run_dir: PathBuf,
-    /// The API server.
-    pub cluster: Cluster,
-    /// The run's own kubeconfig, with the chosen context alone.
-    pub kubeconfig: PathBuf,
-    /// The name of that context.
-    pub kube_context: String,
+    /// Whether anything may be changed at this moment.
+    pub may_write: MayWrite,
+    /// The variables that lead a tool to the locked cluster, and to no other; none where no cluster is.
+    pub leading: Vec<(&'static str, OsString)>,
     /// Keep the raw output of tools.
     pub keep_output: bool,
     /// The environment that tools start from, already cleaned.
@@ -115,6 +113,10 @@ pub struct Means {
 pub struct Kit {
     /// What every step may use.
     pub means: Means,
+    /// The API server.
+    pub cluster: Cluster,
+    /// The kubeconfig's name for it.
+    pub kube_context: String,
     /// The bundle, with every placeholder expanded.
     pub bundle: Bundle,
     /// The instance worked on; none for `install`.

@@ -11,6 +11,7 @@ use bed::control_plane::Start;
 
 const USAGE: &str = "\
 bed serve [--pristine]        start a control plane, describe it in one JSON line, end it when standard input closes
+bed leases FOLDER [WITNESS]   claim, renew and give back the lock in a folder, again and again, until it is killed
 bed demo [--context CONTEXT]  show dcctl at work, on a control plane of its own or on the cluster of a context
 ";
 
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Some(bed::child::VERB) => Err(bed::child::become_program(arguments)),
         Some(bed::child::SEATED) => Err(bed::child::sit_down(arguments)),
         Some("serve") => start_of(arguments).and_then(|start| bed::serve::serve(start, &mut out)),
+        Some("leases") => bed::leases::leases(arguments),
         Some("demo") => bed::demo::demo(arguments, &mut out),
         _ => Err(io::Error::other(USAGE)),
     };

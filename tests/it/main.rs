@@ -5,6 +5,7 @@ mod bed;
 
 mod chart;
 mod cluster;
+mod direct;
 mod docs;
 mod encodings;
 mod exec;

@@ -34,6 +34,9 @@ pub struct RunStarted {
     /// The URL of the API server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
+    /// The folder that keeps the lock, where no cluster does (`--substrate direct`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_dir: Option<String>,
     /// The identity under which this run claims the lock, `user@host/pid/<16 hex>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
@@ -105,6 +108,7 @@ impl Fact for RunStarted {
     fn message(&self) -> String {
         let from = self.bundle.as_ref().map(|bundle| format!(" from bundle {} {}", bundle.name, bundle.version));
         let on = self.kube_context.as_ref().map(|context| format!(" on {context}"));
+        let on = on.or_else(|| self.lock_dir.as_ref().map(|folder| format!(" under the lock in {folder}")));
         let dry = if self.dry_run { "; this is a dry run, nothing will be written" } else { "" };
         let (from, on) = (from.unwrap_or_default(), on.unwrap_or_default());
         format!("dcctl {} starts {}{from}{on}{dry}", self.dcctl, self.subject())

@@ -371,12 +371,12 @@ fn kept(record: &Record) -> Failure {
 }
 
 fn conflicts() -> Failure {
-    let message = format!("the Lease {NAME} in {NAMESPACE} could not be deleted: somebody else keeps writing to it");
+    let message = "the lock's Lease could not be deleted: somebody else keeps writing to it";
     Failure::new(Code::StoppedForced, message)
 }
 
 fn out_of_time() -> Failure {
-    Failure::new(Code::ClusterUnreachable, "the API server gave no answer within the time for giving the lock back")
+    Failure::new(Code::ClusterUnreachable, "there was no answer within the time for giving the lock back")
 }
 
 #[cfg(test)]

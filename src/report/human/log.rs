@@ -459,6 +459,9 @@ fn heading(started: &RunStarted) -> Vec<Row> {
         (Some(one), None) | (None, Some(one)) => line("cluster", one.clone()),
         (None, None) => {}
     }
+    if let Some(folder) = &started.lock_dir {
+        line("lock", format!("in the folder {folder}"));
+    }
     if let Some(job) = started.ci.as_ref().and_then(|ci| ci.job_url.as_ref()) {
         line("job", job.clone());
     }

@@ -19,7 +19,8 @@ const SLOWEST: usize = 3;
 /// What the verdict tells beyond its own event.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
-    kube_context: Option<String>,
+    /// The options that lead a command to the lock.
+    lock_options: Option<String>,
     /// The identity of the run itself.
     ours: Option<String>,
     /// Title and milliseconds of the steps that ran.
@@ -33,7 +34,10 @@ pub(super) struct Gathered {
 
 impl Gathered {
     pub(super) fn start(&mut self, started: &RunStarted) {
-        self.kube_context.clone_from(&started.kube_context);
+        let of_cluster = started.kube_context.as_ref().map(|context| format!("--kube-context {context}"));
+        let of_folder =
+            started.lock_dir.as_ref().map(|folder| format!("--substrate direct --lock-dir {}", word(folder)));
+        self.lock_options = of_folder.or(of_cluster);
         self.ours.clone_from(&started.holder);
     }
 
@@ -125,7 +129,6 @@ fn what_to_do(finished: &RunFinished) -> Vec<Row> {
 
 /// Where the lock is, when that is worth more than the last line.
 fn lock(finished: &RunFinished, gathered: &Gathered) -> Option<Row> {
-    let context = gathered.kube_context.as_deref();
     let holder = finished.holder.as_deref();
     let said = |holder: &&str| finished.failure.as_ref().is_some_and(|failure| failure.message.contains(holder));
     let by = holder.filter(|holder| !said(holder)).map(|holder| format!("held by {holder}"));
@@ -138,11 +141,17 @@ fn lock(finished: &RunFinished, gathered: &Gathered) -> Option<Row> {
         LockEnd::Unknown => format!("not known; if it is held, then by {}", holder.unwrap_or("this run")),
         LockEnd::Left => {
             let by = holder.map_or_else(|| "held by this run".to_owned(), |holder| format!("held by {holder}"));
-            let reclaim = context.map(|context| format!(" --kube-context {context}")).unwrap_or_default();
+            let reclaim = gathered.lock_options.as_ref().map(|options| format!(" {options}")).unwrap_or_default();
             format!("{by}; when nothing of this run lives any more, `dcctl instances reclaim{reclaim}`")
         }
     };
     Some(labelled(2, "lock", &text))
+}
+
+/// A path as a shell takes it.
+fn word(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=+,".contains(c);
+    if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// A label before the first of several lines.

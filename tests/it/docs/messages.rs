@@ -10,7 +10,7 @@ use std::time::Duration;
 use dcctl::cluster::error::classify;
 use dcctl::failure::{Code, Failure};
 use dcctl::lock::reclaim::{Changed, End, Progress, Window, evidence, words};
-use dcctl::lock::{Lost, Observation, Record, Released, message};
+use dcctl::lock::{Lost, Observation, Place, Record, Released, message};
 use jiff::Timestamp;
 use kube::core::Status;
 use serde_json::json;
@@ -25,6 +25,10 @@ const ALICE: &str = "alice@build-01/48213/9f3c1a20b7e4d5c6";
 const BOB: &str = "bob@laptop/9912/3a7f9c1a20b7e4d5";
 const STEP: &str = "Apply infrastructure";
 const CONTEXT: &str = "prod-cluster";
+
+fn place() -> Place {
+    Place::Cluster(CONTEXT.to_owned())
+}
 
 fn now() -> Timestamp {
     "2026-11-30T00:10:00Z".parse().expect("a time")
@@ -43,7 +47,7 @@ fn seen(seconds_ago: i64) -> Observation {
 }
 
 fn live() -> String {
-    message::busy(&seen(4), CONTEXT, now()).text
+    message::busy(&seen(4), &place(), now()).text
 }
 
 fn line(shown: words::Shown) -> String {
@@ -73,18 +77,18 @@ fn quoted() -> Vec<String> {
     let expired = Lost::Expired { age: Duration::from_secs(60), why: Some(unreachable) };
     let window = Window { validity: Duration::from_secs(60), claimed: None };
     let list = not_allowed("list", "instances", "core.devicechain.io", "at the cluster scope");
-    let said = |end: End| words::end(&end).unwrap_or_else(|failure| failure.message);
+    let said = |end: End| words::end(&end, &place()).unwrap_or_else(|failure| failure.message);
     vec![
         live(),
-        message::busy(&seen(372), CONTEXT, now()).text,
+        message::busy(&seen(372), &place(), now()).text,
         message::waiting(&live(), Duration::from_secs(250)),
         message::going_on(&live()),
         message::lost_before(STEP, &taken),
         message::lost_before(STEP, &Lost::Gone),
         message::lost_before(STEP, &expired),
         message::lost_during(STEP, &taken),
-        line(words::progress(&Progress::Checking(window))),
-        line(words::progress(&Progress::Unchanged { left: Duration::from_secs(65) })),
+        line(words::progress(&Progress::Checking(window), &place())),
+        line(words::progress(&Progress::Unchanged { left: Duration::from_secs(65) }, &place())),
         said(End::Refused(Changed::Renewed(seen(4)))),
         said(End::Reclaimed(Released::Deleted)),
         said(End::Free { kept_by: Vec::new() }),
@@ -95,8 +99,8 @@ fn quoted() -> Vec<String> {
 
 /// What is quoted with its lines.
 fn blocks() -> Vec<String> {
-    let shown = evidence::evidence(&seen(372), None, now());
-    let status = message::status(Some(&seen(372)), CONTEXT, now()).text();
+    let shown = evidence::evidence(&seen(372), None, &place(), now());
+    let status = message::status(Some(&seen(372)), &place(), now()).text(&place());
     vec![format!("{shown}\n{}", evidence::QUESTION.trim_end()), status]
 }
 

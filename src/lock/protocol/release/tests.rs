@@ -87,8 +87,8 @@ fn a_conflict_is_read_and_if_it_is_ours_deleted_once_more() {
             ("conflict ours-deleting", &format!("delete read {KEPT}")),
             (
                 "conflict ours conflict ours",
-                "delete read delete read left: the Lease dcctl in dc-k8s-system could not be deleted: somebody else \
-                 keeps writing to it",
+                "delete read delete read left: the lock's Lease could not be deleted: somebody else keeps \
+                 writing to it",
             ),
             ("conflict ours conflict none", "delete read delete read already gone"),
             ("conflict unclear none", "delete read +1 read already gone"),
