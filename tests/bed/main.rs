@@ -12,7 +12,8 @@ use bed::control_plane::Start;
 const USAGE: &str = "\
 bed serve [--pristine]        start a control plane, describe it in one JSON line, end it when standard input closes
 bed leases FOLDER [WITNESS]   claim, renew and give back the lock in a folder, again and again, until it is killed
-bed demo [--context CONTEXT]  show dcctl at work, on a control plane of its own or on the cluster of a context
+bed demo [--context CONTEXT] [--results FOLDER]
+                              show dcctl at work, on a control plane of its own or on the cluster of a context
 ";
 
 #[expect(clippy::disallowed_methods, reason = "main hands its writers down")]

@@ -14,6 +14,8 @@ use std::fs;
 
 use clap::ArgAction;
 use dcctl::failure::TABLE;
+use dcctl::lock::status::{Holder, status};
+use serde_json::Value;
 
 use crate::tree::{self, Source, Strings};
 
@@ -148,6 +150,23 @@ fn the_readme_lists_every_exit_status() {
     let shown: Vec<_> = section.lines().filter_map(status).collect();
     let known: BTreeSet<_> = std::iter::once(0).chain(TABLE.iter().map(|row| row.exit)).collect();
     assert_eq!(shown, known.into_iter().collect::<Vec<_>>(), "the README's table is not that of src/failure.rs");
+}
+
+#[test]
+fn the_page_about_the_locks_status_has_each_of_its_fields_and_no_other() {
+    let mut status = status(None, "context", dcctl::clock::Clock::wall(&dcctl::clock::System));
+    status.holder = Some(Holder { identity: "somebody".to_owned(), user: None, host: None, pid: None });
+    let Ok(Value::Object(status)) = serde_json::to_value(status) else { panic!("it is an object") };
+    let mut known = BTreeSet::new();
+    for (name, value) in status {
+        let below = value.as_object().into_iter().flat_map(|below| below.keys());
+        known.extend(below.map(|below| format!("{name}.{below}")));
+        known.insert(name);
+    }
+    let page = read("docs/reference/lock-status.md");
+    let cells = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let shown = cells.flat_map(|cell| cell.split("`, `")).map(|name| name.trim_end_matches('`').to_owned());
+    assert_eq!(shown.collect::<BTreeSet<_>>(), known);
 }
 
 /// One row of the page of promises.
