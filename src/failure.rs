@@ -132,19 +132,22 @@ codes! {
         "Change the claim that the message names, or the other instance.";
     CannotTell "guard.cannot_tell" 6 "operator"
         "What another instance claims, or whether this one exists, cannot be told."
-        "The message names the object; complete it and run the same command again.";
+        "Complete the object that the message names, then run the same command again.";
     BindingChanged "guard.binding_changed" 6 "operator"
         "The declaration's binding would change, which it never may."
-        "The message names the field and both values.";
+        "Give the field its old value again, or the instance another name: the message names the field and both values.";
     StateMissing "guard.state_missing" 6 "operator"
-        "The OpenTofu state that belongs to this instance is not on this machine."
-        "Run where the state is, or name its folder with --state-dir.";
+        "The OpenTofu state here is not the one to work from: it is missing, or belongs to another cluster or instance."
+        "Run where the right state is, or name its folder with --state-dir.";
     ReleasePending "guard.release_pending" 6 "operator"
         "Another Helm process may still be at work on this release."
         "Wait until the time that the message names, then run the same command again.";
     RecordForeign "guard.record" 6 "operator"
         "The install record is not this cluster's, or not dcctl's."
         "Look at the object that the message names; dcctl does not overwrite it.";
+    OtherBundle "guard.other_bundle" 6 "operator"
+        "The cluster was installed from another bundle, and it can have one."
+        "Give this bundle a cluster of its own.";
     StateErrored "guard.state_errored" 6 "operator"
         "A state that OpenTofu could not save is waiting to be pushed."
         "Push the file that the message names, then remove it.";

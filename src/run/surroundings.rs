@@ -1,5 +1,6 @@
 //! Looks at what a run needs around it: the API server answers, and the tools are there and new enough, or the command
-//! is there.
+//! is there. For an install also whether the cluster and the OpenTofu state here are this bundle's: what speaks against
+//! it is said before the lock is asked for and anything is written.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,6 +46,13 @@ pub(crate) async fn look(
         Purpose::Bundle(bundle) => find_tools(&spec, bundle, means).await.map(Box::new).map(Equipment::Bundle),
         Purpose::Command(command) => find_command(command, means).map(Box::new).map(Equipment::Command),
     };
+    if let (Verb::Install, Ok(Equipment::Bundle(kit))) = (spec.plan.verb, &found) {
+        tokio::select! {
+            biased;
+            _ = asked.asked() => return Err(stopped()),
+            refused = step::refuse_foreign(kit) => refused?,
+        }
+    }
     if asked.is_asked() { Err(stopped()) } else { found }
 }
 
