@@ -104,7 +104,7 @@ fn run_finished() -> RunFinished {
         lock: LockEnd::Released,
         holder: None,
         counts: Counts {
-            steps: StepCounts { done: 1, failed: 1, skipped: 1 },
+            steps: StepCounts { done: 1, failed: 1, cut_off: 0, skipped: 1 },
             resources: ResourceCounts { created: 3, changed: 0, destroyed: 0, failed: 1 },
             warnings: 1,
         },

@@ -207,7 +207,7 @@ pub struct Stopped {
     /// Every tool ended by itself after at most one interrupt, its state is written, and every resource whose start
     /// was reported reported its end.
     pub clean: bool,
-    /// The addresses whose end nobody saw.
+    /// The addresses whose change was begun and not seen to complete: it failed, or nobody saw its end.
     pub unfinished: Vec<String>,
     /// In words, what was witnessed.
     pub note: String,

@@ -175,13 +175,14 @@ fn counted(counts: &Counts, outcome: RunOutcome) -> Vec<Row> {
     if !resources.is_empty() {
         rows.push(labelled(2, "resources", &resources));
     }
-    if steps.failed + steps.skipped > 0 {
+    if steps.failed + steps.cut_off + steps.skipped > 0 {
         let broken = match outcome {
             RunOutcome::Blocked => "blocked",
             RunOutcome::Stopped | RunOutcome::Forced => "stopped",
             RunOutcome::Succeeded | RunOutcome::Failed | RunOutcome::Refused => "failed",
         };
-        let steps = told(&[(steps.done, "done"), (steps.failed, broken), (steps.skipped, "not begun")]);
+        let cut_off = (steps.cut_off, "begun and cut off");
+        let steps = told(&[(steps.done, "done"), (steps.failed, broken), cut_off, (steps.skipped, "not begun")]);
         rows.push(labelled(2, "steps", &steps));
     }
     if counts.warnings > 0 {
