@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::config::decode::Decoder;
 use crate::config::paths::{self, Want};
 use crate::config::placeholder::entry;
-use crate::config::problem::{MOST, Problem, Problems};
+use crate::config::problem::{MOST, Mend, Problem, Problems};
 use crate::config::reader::{Field, Reader};
 use crate::config::resolved::Bundle;
 use crate::config::scope::{Area, Need, Scope};
@@ -193,9 +193,10 @@ impl Written {
                 let what = format!(
                     "a secret may not be on a command line, which everybody on the machine can see: set {environment}, or give it in a --var-file"
                 );
-                problems.add(Problem::elsewhere(format!("--var {name}"), what));
+                problems.add(Problem::elsewhere(format!("--var {name}"), what).mended_by(Mend::GiveSecret));
             } else if !asked.contains(name) {
-                problems.add(Problem::elsewhere(format!("--var {name}"), written::unasked(name, &asked, unasked)));
+                let what = written::unasked(name, &asked, unasked);
+                problems.add(Problem::elsewhere(format!("--var {name}"), what).mended_by(Mend::Rename));
                 unasked += 1;
             }
         }
