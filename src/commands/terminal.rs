@@ -69,7 +69,7 @@ pub(crate) fn showing_beside_a_command(desk: &Desk, output: Option<Output>, colo
             let form = Form::Human(Options {
                 color: if is_coloured(color, desk.environment.color(), terminal) { Color::On } else { Color::Off },
                 // A line that is drawn again and again would be drawn into what the command prints.
-                screen: Screen::Plain,
+                screen: if terminal { Screen::Shared } else { Screen::Plain },
                 width: width_of(rustix::stdio::stderr()).unwrap_or(PLAIN_WIDTH),
                 output: ToolOutput::Elsewhere,
             });

@@ -171,6 +171,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_about_force_is_how_long_it_takes() {
+        let grace = crate::process::Limits::default().last_grace;
+        let said = crate::event::facts::stop::FORCE_ENDS_TOOLS;
+        assert!(said.contains(&format!("after {} s at most", grace.as_secs())), "{said}");
+    }
+
+    #[test]
     fn only_what_was_not_begun_is_refused() {
         let failure = Some(Failure::new(Code::Forbidden, "no"));
         let outcome = |begun| {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::clock::human;
 use crate::event::facts::cluster::object;
+use crate::event::facts::stop::FORCE_ENDS_TOOLS;
 use crate::event::text::span;
 use crate::event::{
     BusyManner, Diagnostic, Event, Level, LockBlocked, ObjectReady, ObjectWaiting, ReleaseManner, RunStarted, Seen,
@@ -244,7 +245,7 @@ impl Log {
         self.stopping = true;
         let by = stop.by_whom();
         if stop.manner == StopManner::Force {
-            let text = format!("asked to stop at once {by}: tools are ended now, and the lock is left behind");
+            let text = format!("asked to stop at once {by}: {FORCE_ENDS_TOOLS}, and the lock is left behind");
             return vec![marked(Style::Bad, "■", &text)];
         }
         let most = human(Duration::from_millis(stop.budget_ms));
@@ -253,8 +254,8 @@ impl Log {
         let mut rows = vec![marked(Style::Caution, "■", &text)];
         let calm = if stop.cause == StopCause::LockLost {
             "what is in flight is finished first; dcctl writes nothing more to the cluster"
-        } else if self.screen == Screen::Live && stop.signals.iter().any(|signal| signal == "SIGINT") {
-            "what is in flight is finished first; Ctrl+C again ends at once and leaves the lock behind"
+        } else if self.screen != Screen::Plain && stop.signals.iter().any(|signal| signal == "SIGINT") {
+            "what is in flight is finished first; Ctrl+C again kills it after 8 s at most and leaves the lock behind"
         } else {
             "what is in flight is finished first, then the lock is given back"
         };
