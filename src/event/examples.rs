@@ -72,7 +72,11 @@ fn run_started() -> RunStarted {
         command: "bootstrap".into(),
         instance: Some("demo".into()),
         program: None,
-        bundle: Some(BundleFact { name: "devicechain".into(), version: "0.9.2".into(), path: "demo".into() }),
+        bundle: Some(BundleFact {
+            name: "devicechain".into(),
+            version: "0.9.2".into(),
+            path: "/home/alice/demo".into(),
+        }),
         kube_context: Some("demo-cluster".into()),
         server: Some("https://127.0.0.1:6443".into()),
         holder: Some(HOLDER.into()),
@@ -253,7 +257,7 @@ fn of_resources() -> Vec<Event> {
 fn of_the_rest() -> Vec<Event> {
     vec![
         ToolChecked { tool: "OpenTofu".into(), version: "1.11.4".into(), path: "/usr/local/bin/tofu".into() }.into(),
-        EnvironmentDropped { names: vec!["TF_CLI_ARGS".into(), "DCCTL_VAR_db_password".into()] }.into(),
+        EnvironmentDropped { names: vec!["TF_CLI_ARGS".into(), "HELM_KUBECONTEXT".into()] }.into(),
         StopRequested {
             cause: StopCause::Signal,
             signals: vec!["SIGTERM".into()],

@@ -156,7 +156,8 @@ pub(crate) fn said(equipment: &Equipment) -> String {
 /// `tool.checked` for each.
 pub(crate) fn tell(equipment: &Equipment, told: &mut Chronicle) {
     for (name, tool) in tools(equipment) {
-        let path = tool.path.display().to_string();
+        // Where it really is: a link on PATH may be gone when the log is read.
+        let path = tool.path.canonicalize().unwrap_or_else(|_| tool.path.clone()).display().to_string();
         let event = event::ToolChecked { tool: name.to_owned(), version: tool.version.clone(), path };
         told.tell(None, Event::ToolChecked(event));
     }

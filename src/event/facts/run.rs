@@ -58,7 +58,7 @@ pub struct BundleFact {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// The last part of the path that it was read from.
+    /// The absolute path that it was read from.
     pub path: String,
 }
 

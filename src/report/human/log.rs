@@ -30,6 +30,9 @@ const TAIL_LINES: usize = 20;
 /// How much of a tool's output is kept for that.
 const TAIL_BYTES: usize = 16 * 1024;
 
+/// What the lock is called among what is in flight.
+const LOCK: &str = "the lock";
+
 /// The log so far.
 #[derive(Debug)]
 pub(super) struct Log {
@@ -109,6 +112,7 @@ impl Log {
             return if grave { vec![marked(Style::Caution, "!", &seen.msg)] } else { Vec::new() };
         };
         let mut rows = self.flush(event);
+        self.wait_for_the_lock(event);
         rows.extend(self.of_the_run(seen, event, width));
         rows
     }
@@ -118,6 +122,16 @@ impl Log {
         let waits_on = matches!(event, Event::ObjectApplied(_) | Event::StepFinished(_) | Event::LockRenewed(_));
         let Some(step) = self.step.as_mut().filter(|_| !waits_on) else { return Vec::new() };
         step.objects.summary().map(|summary| Style::Plain.row(CONTENT, &summary)).into_iter().collect()
+    }
+
+    /// Who waits for the lock is not at work.
+    fn wait_for_the_lock(&mut self, event: &Event) {
+        let Some(step) = &mut self.step else { return };
+        if let Event::LockBlocked(LockBlocked { manner: BusyManner::Waits, .. }) = event {
+            step.in_flight.set(LOCK, "waiting for the lock".to_owned(), self.elapsed);
+        } else if let Event::LockClaimed(_) = event {
+            step.in_flight.end(LOCK);
+        }
     }
 
     fn of_the_run(&mut self, seen: &Seen, event: &Event, width: usize) -> Vec<Row> {
@@ -277,9 +291,7 @@ impl Log {
             match &mut self.step {
                 Some(step) => step.errors.push(diagnostic.summary.clone()),
                 // A refusal: the verdict follows at once and says the same.
-                None if !self.begun && diagnostic.detail.is_empty() && diagnostic.source.is_none() => {
-                    return Vec::new();
-                }
+                None if !self.begun && diagnostic.origin == "dcctl" => return Vec::new(),
                 None => {}
             }
         }
@@ -334,11 +346,11 @@ impl Step {
             }
             Event::ResourceCompleted(done) => {
                 self.in_flight.end(&done.address);
-                self.resources.complete(&done.address, &done.action, done.elapsed_ms, width).into_iter().collect()
+                self.resources.complete(&done.address, &done.action, done.elapsed_ms, width)
             }
             Event::ResourceFailed(failed) => {
                 self.in_flight.end(&failed.address);
-                vec![self.resources.fail(&failed.address, &failed.action, failed.elapsed_ms, width)]
+                self.resources.fail(&failed.address, &failed.action, failed.elapsed_ms, width)
             }
             Event::RunStarted(_)
             | Event::RunPlanned(_)
@@ -407,14 +419,18 @@ impl Step {
         let why = if self.errors.iter().any(|said| said == why) { "" } else { why };
         let mut rows: Vec<Row> = self.in_flight.whats().map(|what| Style::Plain.row(CONTENT + 2, what)).collect();
         self.in_flight.clear();
+        let mut shown: Vec<&str> = Vec::new();
         if self.errors.is_empty() && !self.tail.is_empty() {
             let (before, lines) = self.tail.last(TAIL_LINES);
             let title = if before > 0 { "the end of what it printed:" } else { "what it printed:" };
-            rows.push(Style::Dim.row(CONTENT + 2, title));
-            rows.extend(lines.map(printed));
+            rows.push(Style::Dim.row(CONTENT, title));
+            shown = lines.collect();
+            rows.extend(shown.iter().map(|line| printed(line)));
         }
         rows.push(marked(Style::Bad, "✗", &ended("failed", finished, why)));
-        for cause in failure.iter().flat_map(|failure| &failure.causes) {
+        // What the tool printed is a cause, too, but no reason to print it again.
+        let causes = failure.iter().flat_map(|failure| &failure.causes);
+        for cause in causes.filter(|cause| !shown.iter().any(|line| line.trim() == cause.trim())) {
             rows.push(Row::new().indent(CONTENT + 2).say(Style::Dim, "because ").hang_here().say(Style::Plain, cause));
         }
         rows

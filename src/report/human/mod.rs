@@ -169,4 +169,6 @@ impl<W: Write> Human<W> {
 }
 
 #[cfg(test)]
+mod reading_tests;
+#[cfg(test)]
 mod tests;

@@ -49,7 +49,7 @@ fn a_successful_bootstrap() {
 
     2/9  Claim the cluster
          held as alice@build-01/48213/9f3c1a20b7e4d5c6
-         ✓ done
+         ✓ the lock is taken
 
     3/9  Check the cluster
          ✓ 2 other instances, no conflict (0.2s)

@@ -20,6 +20,7 @@ const SLOWEST: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     kube_context: Option<String>,
+    run_dir: Option<String>,
     /// The identity of the run itself.
     ours: Option<String>,
     /// Title and milliseconds of the steps that ran.
@@ -35,6 +36,7 @@ impl Gathered {
     pub(super) fn start(&mut self, started: &RunStarted) {
         self.kube_context.clone_from(&started.kube_context);
         self.ours.clone_from(&started.holder);
+        self.run_dir.clone_from(&started.run_dir);
     }
 
     pub(super) fn step(&mut self, finished: &StepFinished) {
@@ -66,7 +68,10 @@ pub(super) fn verdict(finished: &RunFinished, gathered: &Gathered) -> Vec<Row> {
     rows.extend(what_to_do(finished));
     rows.extend(lock(finished, gathered));
     rows.extend(list("unfinished", &finished.unfinished));
-    let kept: Vec<String> = finished.kept.iter().map(|kept| format!("{} ({})", kept.path, kept.what)).collect();
+    // After a success nobody has to look at the folder that the heading names.
+    let is_news = |path: &str| finished.exit_code != 0 || gathered.run_dir.as_deref() != Some(path);
+    let kept = finished.kept.iter().filter(|kept| is_news(&kept.path));
+    let kept: Vec<String> = kept.map(|kept| format!("{} ({})", kept.path, kept.what)).collect();
     rows.extend(list("look at", &kept));
     rows.extend(counted(&finished.counts, finished.outcome));
     rows.extend(times(finished, gathered));
@@ -98,8 +103,10 @@ fn why(finished: &RunFinished, gathered: &Gathered) -> Vec<Row> {
     let known = |error: &&String| **error == failure.message || failure.causes.contains(error);
     reasons.extend(gathered.errors.iter().filter(|error| !known(error)));
     reasons.dedup();
-    let left_out = reasons.len().saturating_sub(REPEATED);
-    rows.extend(reasons.into_iter().take(REPEATED).map(|reason| labelled(2, "", reason)));
+    // What stands above is not repeated at length; what refused the run before its first step stands here alone.
+    let most = if gathered.broken.is_some() { REPEATED } else { failure.causes.len().max(REPEATED) };
+    let left_out = reasons.len().saturating_sub(most);
+    rows.extend(reasons.into_iter().take(most).map(|reason| labelled(2, "", reason)));
     if left_out > 0 {
         rows.push(labelled(2, "", &format!("and {left_out} more above")));
     }
@@ -116,11 +123,17 @@ fn what_to_do(finished: &RunFinished) -> Vec<Row> {
             all.push(next);
         }
     }
-    let numbered: Vec<String> = match all.as_slice() {
-        [one] => vec![(*one).clone()],
-        several => several.iter().zip(1..).map(|(next, number)| format!("{number}. {next}")).collect(),
+    let [only] = all.as_slice() else { return numbered("do now", &all) };
+    vec![labelled(2, "do now", only)]
+}
+
+/// A label before the first of several things to do, each of which is wrapped beside its number.
+fn numbered(label: &str, lines: &[&String]) -> Vec<Row> {
+    let row = |(line, number): (&&String, usize)| {
+        let label = if number == 1 { label } else { "" };
+        labelled(2, label, &format!("{number}. ")).hang_here().say(Style::Plain, line)
     };
-    list("do now", &numbered)
+    lines.iter().zip(1..).map(row).collect()
 }
 
 /// Where the lock is, when that is worth more than the last line.
