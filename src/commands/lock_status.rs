@@ -143,7 +143,7 @@ fn write(text: &str) -> std::io::Result<()> {
 
 fn whole(seen: &Status, output: StatusOutput) -> String {
     let mut text = match output {
-        StatusOutput::Human => seen.text(),
+        StatusOutput::Human => terminal::fitted(&seen.text()),
         StatusOutput::Json => serde_json::to_string_pretty(seen).expect("a status is plain JSON"),
     };
     if !text.ends_with('\n') {

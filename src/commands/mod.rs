@@ -13,6 +13,7 @@ mod reclaim;
 mod schema;
 mod supervise;
 mod terminal;
+mod wrap;
 
 use std::ffi::OsString;
 use std::fs::File;
