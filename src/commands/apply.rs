@@ -1,6 +1,7 @@
 //! `dcctl install` and `dcctl bootstrap`: gathers everything about a run of a bundle.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::cli::{ApplyOptions, BootstrapArgs, InstallArgs, ReportOptions, TargetOptions};
 use crate::cluster::{Kubeconfig, Proxies, Sources, kubeconfig};
@@ -103,7 +104,7 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
         server: kubeconfig.server().to_owned(),
         user: environment.user_name(),
         host: files::host_name(),
-        notes: notes(desk, &kubeconfig, &job),
+        notes: notes(desk, &kubeconfig, &job, options.stop_after),
         job,
         run_dir,
         kubeconfig: kubeconfig_path,
@@ -166,13 +167,13 @@ fn secrets(bundle: &Bundle, kubeconfig: &Kubeconfig) -> std::collections::BTreeM
 }
 
 /// Facts worth saying at a run's start.
-pub(crate) fn notes(desk: &Desk, kubeconfig: &Kubeconfig, job: &Job) -> Vec<String> {
+pub(crate) fn notes(desk: &Desk, kubeconfig: &Kubeconfig, job: &Job, stop_after: Duration) -> Vec<String> {
     // What CI systems empty when a job ends: credentials that lie there end with it, the run may not.
     let temporary: Vec<PathBuf> = ["RUNNER_TEMP", "CI_PROJECT_DIR", "WORKSPACE", "TMPDIR"]
         .iter()
         .filter_map(|name| desk.environment.path(name))
         .collect();
-    let mut notes = kubeconfig.warnings(desk.clock.wall(), &temporary);
+    let mut notes = kubeconfig.warnings(desk.clock.wall(), &temporary, stop_after);
     if let Some(system) = job.system {
         notes.push(format!("this run was started by {}", system.title()));
     }

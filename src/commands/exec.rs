@@ -80,7 +80,7 @@ impl attempt::Asked for Asked {
             server: kubeconfig.server().to_owned(),
             user: environment.user_name(),
             host: files::host_name(),
-            notes: apply::notes(desk, &kubeconfig, &job),
+            notes: apply::notes(desk, &kubeconfig, &job, args.stop_after),
             job,
             run_dir,
             kubeconfig: kubeconfig_path,

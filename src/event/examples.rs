@@ -111,6 +111,7 @@ fn run_finished() -> RunFinished {
             steps: StepCounts { done: 1, failed: 1, cut_off: 0, skipped: 1 },
             resources: ResourceCounts { created: 3, changed: 0, destroyed: 0, failed: 1 },
             warnings: 1,
+            renewal_gaps: 0,
         },
         unfinished: vec![ADDRESS.into()],
         kept: vec![Kept {
@@ -165,8 +166,9 @@ fn of_the_lock() -> Vec<Event> {
         }
         .into(),
         LockClaimed { holder: HOLDER.into(), lease: "dc-k8s-system/dcctl".into(), waited_ms: 12 }.into(),
-        LockRenewed { took_ms: 7 }.into(),
-        LockRenewalFailed { why: "the API server did not answer within 5s".into(), valid_for_ms: 45_000 }.into(),
+        LockRenewed { took_ms: 7, gap_ms: None }.into(),
+        LockRenewalFailed { why: "the API server did not answer within 5s".into(), valid_for_ms: 45_000, tries: 1 }
+            .into(),
         LockBlocked {
             holder: OTHER.into(),
             instance: Some("prod".into()),

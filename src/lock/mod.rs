@@ -74,7 +74,7 @@ pub use fence::{Fence, Standing};
 pub use follower::Follower;
 pub use holder::HolderId;
 pub use keeper::Keeper;
-pub use lease_api::LeaseApi;
+pub use lease_api::{LeaseApi, MakeAnew};
 pub use observation::{Observation, observe};
 pub use protocol::claim::Namespace;
 pub use protocol::follow::Sight;

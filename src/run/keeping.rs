@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::interval;
 
 use crate::clock::{Clock, Instant};
-use crate::cluster::CONNECT_LIMIT;
+use crate::cluster::{CONNECT_LIMIT, Connection};
 use crate::event::{self, BusyManner, Event, LockEnd};
 use crate::failure::{Code, Failure};
 use crate::lock::{
-    self, Act, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, Lost, Observation, Released, Request, Timing,
-    Waits, message, notes,
+    self, Act, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, Lost, MakeAnew, Observation, Released, Request,
+    Timing, Waits, message, notes,
 };
 use crate::process::StopWatch;
 use crate::run::chronicle::Chronicle;
@@ -34,11 +35,13 @@ pub(crate) struct End {
     pub(crate) holder: Option<String>,
     /// The step that the next fence is for.
     pub(crate) next_step: Option<String>,
+    /// When the last claim or renewal was sent that is known to have come through.
+    renewed_at: Option<Instant>,
 }
 
 impl Default for End {
     fn default() -> End {
-        End { lock: LockEnd::NeverTaken, holder: None, next_step: None }
+        End { lock: LockEnd::NeverTaken, holder: None, next_step: None, renewed_at: None }
     }
 }
 
@@ -53,7 +56,10 @@ impl End {
             self.lock = LockEnd::NotHeld;
         }
         match claim {
-            Claim::Held { .. } => (self.lock, self.holder) = (LockEnd::Left, Some(ours.to_string())),
+            Claim::Held { claimed, .. } => {
+                (self.lock, self.holder) = (LockEnd::Left, Some(ours.to_string()));
+                self.renewed_at = Some(claimed.sent_at);
+            }
             Claim::Unsettled => (self.lock, self.holder) = (LockEnd::Unknown, Some(ours.to_string())),
             Claim::Busy { observation, .. } => self.holder = observation.holder().map(str::to_owned),
             Claim::Seen(observation) => {
@@ -82,6 +88,20 @@ impl End {
 
     pub(crate) fn lose(&mut self, lost: &Lost, ours: &HolderId) {
         (self.lock, self.holder) = (LockEnd::Lost, holder_after(lost, ours));
+    }
+
+    /// Takes a change that is not the loss, and tells it.
+    pub(crate) fn take_change(&mut self, change: &Change, told: &mut Chronicle) {
+        if let Change::Renewed { sent_at, .. } = change {
+            self.renewed_at = Some(*sent_at);
+        }
+        tell_change(change, told);
+    }
+
+    /// From when on a Lease that still bears this run's name looks stale to others, if that is known.
+    pub(crate) fn looks_stale_from(&self, told: &Chronicle) -> Option<Timestamp> {
+        let age = told.now().since(self.renewed_at?);
+        Some(told.wall() - age + Timing::STANDARD.validity())
     }
 
     pub(crate) fn leave(&mut self, ours: &HolderId, why: &str, told: &mut Chronicle) {
@@ -127,10 +147,22 @@ const _: () = assert!(CONNECT_LIMIT.as_millis() < Timing::STANDARD.request_timeo
 /// Starts the keeper, with a client of its own.
 pub(crate) fn start(means: &Means, request: Request, clock: Arc<dyn Clock>) -> (Keeper, Changes) {
     let connection = means.cluster.connection().clone();
-    let make = move || connection.client_now().map(|client| LeaseApi::new(client, Timing::STANDARD));
+    let make = move || {
+        let client = connection.client_now()?;
+        Ok(LeaseApi::over(client, make_anew(&connection), Timing::STANDARD))
+    };
     let mut keeper = Keeper::start(make, request, Timing::STANDARD, clock);
     let changes = Changes { order: Order::ClaimFirst, kept_back: VecDeque::new(), more: keeper.changes() };
     (keeper, changes)
+}
+
+/// How a client with other credentials is had, when the API server does not know the first ones any more.
+pub(crate) fn make_anew(connection: &Connection) -> Option<MakeAnew> {
+    let connection = connection.credentials_may_change().then(|| connection.clone())?;
+    Some(Box::new(move || {
+        let connection = connection.clone();
+        Box::pin(async move { connection.client().await })
+    }))
 }
 
 /// What the keeper tells. Until it was told what came of the claim, only that the claim waits is passed on: what happens
@@ -382,14 +414,16 @@ impl Waiting {
 }
 
 /// What a change that is not the loss is told as.
-pub(crate) fn tell_change(change: &Change, told: &mut Chronicle) {
+fn tell_change(change: &Change, told: &mut Chronicle) {
     let event = match change {
-        Change::Renewed { sent_at, .. } => {
-            Event::LockRenewed(event::LockRenewed { took_ms: millis(told.now().since(*sent_at)) })
+        Change::Renewed { sent_at, gap, .. } => {
+            let took_ms = millis(told.now().since(*sent_at));
+            Event::LockRenewed(event::LockRenewed { took_ms, gap_ms: gap.map(millis) })
         }
-        Change::RenewalFailed { failure, age } => Event::LockRenewalFailed(event::LockRenewalFailed {
+        Change::RenewalFailed { failure, age, tries } => Event::LockRenewalFailed(event::LockRenewalFailed {
             why: failure.message.clone(),
             valid_for_ms: millis(Timing::STANDARD.lost_after().saturating_sub(*age)),
+            tries: u64::from(*tries),
         }),
         Change::Waiting { .. } | Change::Releasing { .. } | Change::Lost(_) => return,
     };

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, rfc3339};
 use crate::event::{self, Event, LockEnd};
 use crate::failure::{Code, Failure};
 use crate::lock;
@@ -110,6 +110,7 @@ impl Supervisor {
             clock: clock.clone(),
             redactor: redactor.clone(),
             seq: 0,
+            halt: drill::Halt::of(&spec),
         };
         let path = spec.journal();
         let journal = Journal::open(&path, voice, reports).map_err(|error| unwritable(&path, &error))?;
@@ -163,7 +164,7 @@ async fn close(mut engine: Engine, spec: &Spec) -> Finished {
     for left in crate::run::tidy::tidy(spec) {
         engine.told.tell(None, Event::NoteMade(event::NoteMade { text: left }));
     }
-    let lock = engine.work.lock_end();
+    let lock = engine.work.end().lock;
     let ending = engine.ending();
     let unfinished: BTreeSet<String> = engine.told.unfinished().into_iter().chain(ending.unfinished.clone()).collect();
     let mut unwritten = engine.told.settle_reports(REPORTS).await;
@@ -197,7 +198,7 @@ fn run_finished(
     reports: exec::Reports,
     unfinished: &BTreeSet<String>,
 ) -> event::RunFinished {
-    let (lock, life) = (engine.work.lock_end(), engine.work.command());
+    let (lock, life) = (engine.work.end().lock, engine.work.command());
     let (verdict, exit_code, command_end) = match &spec.purpose {
         Purpose::Bundle(_) => {
             let exit = verdict.exit();
@@ -215,29 +216,36 @@ fn run_finished(
         failure: verdict.failure.as_ref().map(event::Failed::from),
         command_end,
         lock,
-        holder: engine.work.holder_at_end(),
+        holder: engine.work.end().holder.clone(),
         counts: engine.told.counts(),
         unfinished: unfinished.iter().cloned().collect(),
         kept: engine.work.kept(),
-        next: next(spec, &verdict, &engine.work),
+        next: next(spec, &verdict, &engine.work, &engine.told),
         dry_run: spec.mode == Mode::DryRun,
         duration_ms: millis(engine.told.elapsed()),
     }
 }
 
 /// What to do now: the failure's own hints first, else the table's remedy, and what the lock needs.
-fn next(spec: &Spec, verdict: &Verdict, work: &Work) -> Vec<String> {
+fn next(spec: &Spec, verdict: &Verdict, work: &Work, told: &Chronicle) -> Vec<String> {
     let mut next = match &verdict.failure {
         None => Vec::new(),
         Some(failure) if failure.hints.is_empty() => vec![failure.code.row().remedy.to_owned()],
         Some(failure) => failure.hints.clone(),
     };
     let look = format!("dcctl lock status --kube-context {}", spec.kube_context);
-    match work.lock_end() {
-        LockEnd::Left | LockEnd::Unknown => next.push(format!("look at the lock: {look}")),
+    let reclaim = lock::message::reclaim_command(&spec.kube_context);
+    let end = work.end();
+    match end.lock {
+        LockEnd::Left | LockEnd::Unknown => next.push(match end.looks_stale_from(told) {
+            Some(time) => {
+                let time = rfc3339(time);
+                format!("look at the lock: {look}; where it is left it looks stale from {time} on: {reclaim}")
+            }
+            None => format!("look at the lock: {look}"),
+        }),
         // Nobody else was seen in it: it may still bear our name, and then nobody gives it back but a person.
-        LockEnd::Lost if work.holder_at_end().is_some_and(|holder| holder == work.holder()) => {
-            let reclaim = lock::message::reclaim_command(&spec.kube_context);
+        LockEnd::Lost if end.holder.as_ref().is_some_and(|holder| *holder == work.holder()) => {
             next.push(format!(
                 "the Lease still named this run when it was last seen: {look}; if it still does, and nothing of this run \
                  lives any more, {reclaim}"

@@ -64,6 +64,7 @@ impl Tally {
             Event::ProcessStarted(started) => drop(self.programs.insert(started.program.clone(), now)),
             Event::ProcessFinished(finished) => drop(self.programs.remove(&finished.program)),
             Event::Diagnostic(diagnostic) if diagnostic.severity == Severity::Warning => self.counts.warnings += 1,
+            Event::LockRenewalFailed(failed) if failed.tries == 1 => self.counts.renewal_gaps += 1,
             Event::Diagnostic(_)
             | Event::RunStarted(_)
             | Event::RunFinished(_)

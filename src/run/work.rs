@@ -181,14 +181,9 @@ impl Work {
         self.directly
     }
 
-    /// Where the lock is, for the verdict.
-    pub(crate) fn lock_end(&self) -> LockEnd {
-        self.end.lock
-    }
-
-    /// Who holds the lock at the end, if somebody does and it is known.
-    pub(crate) fn holder_at_end(&self) -> Option<String> {
-        self.end.holder.clone()
+    /// Where the lock is, as far as this run can say.
+    pub(crate) fn end(&self) -> &keeping::End {
+        &self.end
     }
 
     /// Whether a step that changes something had begun.
@@ -301,10 +296,11 @@ impl Work {
         self.since = self.clock.now();
         let (say, waits) = unbounded_channel();
         self.waits = Some(waits);
+        let cluster = &kit.means().cluster;
         let candidate = Candidate {
             keeper,
             ours: self.holder.clone(),
-            store: LeaseApi::new(kit.means().cluster.client(), Timing::STANDARD),
+            store: LeaseApi::over(cluster.client(), keeping::make_anew(cluster.connection()), Timing::STANDARD),
             wait: self.spec.wait,
             on_busy: self.spec.on_busy,
             stop: self.stop.clone(),
@@ -468,7 +464,7 @@ impl Work {
                 None
             }
             Change::Renewed { .. } | Change::RenewalFailed { .. } | Change::Releasing { .. } => {
-                keeping::tell_change(&change, told);
+                self.end.take_change(&change, told);
                 None
             }
         }

@@ -212,6 +212,9 @@ pub struct Counts {
     pub resources: ResourceCounts,
     /// Diagnostics that are warnings.
     pub warnings: u64,
+    /// Times that the lock could not be renewed for a while, or not any more.
+    #[serde(default)]
+    pub renewal_gaps: u64,
 }
 
 /// Steps by how they ended.

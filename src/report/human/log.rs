@@ -158,6 +158,10 @@ impl Log {
             Event::StopRequested(stop) => self.stop(stop),
             Event::SignalReceived(signal) => self.signal(signal),
             Event::Diagnostic(diagnostic) => self.diagnose(diagnostic, seen.truncated.get("/data/detail")),
+            Event::LockRenewed(renewed) if renewed.gap_ms.is_some() => {
+                vec![Style::Plain.row(self.indent(), &event.message())]
+            }
+            Event::LockRenewalFailed(failed) if failed.tries > 1 => Vec::new(),
             Event::LockRenewed(_) | Event::LockReleasing(_) => Vec::new(),
             Event::LockReleased(released) if released.manner == ReleaseManner::Deleted && released.why.is_none() => {
                 Vec::new()

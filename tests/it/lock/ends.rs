@@ -54,20 +54,6 @@ fn a_forced_end_leaves_the_lock_and_says_whose_it_is() {
 }
 
 #[test]
-fn a_foreign_finalizer_on_the_lease_is_not_a_release() {
-    let rig = Rig::new().gated();
-    let gate = rig.gate("one");
-    let run = rig.bootstrap("one").start();
-    run.wait_for("process.started", |_| true);
-    let kept = json!({ "metadata": { "finalizers": ["example.com/keep"] } });
-    rig.bed.api().merge(crate::lock::rig::LEASE, &kept).expect("the bed may do everything");
-    gate.open(0);
-    let done = run.finish().expect_code(12);
-    assert_eq!(done.verdict()["data"]["lock"], "left");
-    assert!(done.stdout.contains("finalizers keep it: example.com/keep"), "{}", done.stdout);
-}
-
-#[test]
 fn that_the_lock_is_given_back_is_in_the_journal_before_it_is_done() {
     let rig = Rig::new();
     let (proxy, gate) = (Proxy::start(&rig.bed), Gate::new());
