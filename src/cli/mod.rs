@@ -46,7 +46,14 @@ pub fn read(words: &[OsString]) -> Reading {
 /// clap's own words without its layout: the first line is the sentence, its tips are the hints.
 fn failure(error: &clap::Error) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Failure::new(Code::UsageInvalid, "a command is missing").hint("`dcctl help` lists the commands");
+        // `dcctl lock` knows its own commands.
+        let usage = error.render().to_string();
+        let usage = usage.lines().find_map(|line| line.trim().strip_prefix("Usage: "));
+        let group = usage
+            .and_then(|usage| usage.split_whitespace().nth(1))
+            .filter(|word| word.starts_with(char::is_alphabetic));
+        let help = group.map_or_else(|| "dcctl help".to_owned(), |group| format!("dcctl {group} --help"));
+        return Failure::new(Code::UsageInvalid, "a command is missing").hint(format!("`{help}` lists the commands"));
     }
     let text = error.render().to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -119,6 +126,14 @@ mod tests {
             let help = text.split_once("--state-dir").expect("it is an option").1;
             let help = &help[..help.find("--tofu").expect("it comes after")];
             assert!(help.contains(says) && !help.contains(not), "{help}");
+        }
+    }
+
+    #[test]
+    fn a_missing_command_points_to_the_help_that_lists_it() {
+        for (line, help) in [("dcctl", "`dcctl help`"), ("dcctl lock", "`dcctl lock --help`")] {
+            let Reading::Wrong(failure, _) = read(&words(line)) else { panic!("a command is missing") };
+            assert!(matches!(failure.hints.as_slice(), [only] if only.starts_with(help)), "{failure:?}");
         }
     }
 

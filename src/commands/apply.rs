@@ -93,7 +93,9 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
         files::state_dir(options.state_dir.as_deref(), asked.instance.as_deref(), kubeconfig.context(), environment)?;
     crate::step::refuse_local_state_in_ci(&bundle, job.ci, options.state_dir.is_some())?;
     let cluster = on_cluster(desk, &kubeconfig, kubeconfig_path)?;
-    let tools = environment.for_tools();
+    let mut tools = environment.for_tools();
+    // What dcctl itself reads for the bundle has arrived.
+    tools.dropped.retain(|name| !bundle.is_given_by(name));
     let secrets = secrets(&bundle, &kubeconfig);
     Ok(Spec {
         run: run.clone(),
@@ -130,12 +132,12 @@ fn for_bundle(
     (state_dir, values): (PathBuf, Vec<PathBuf>),
 ) -> ForBundle {
     let options = &asked.options;
-    let bundle_name = options.bundle.file_name();
+    let bundle_path = std::path::absolute(&options.bundle).unwrap_or_else(|_| options.bundle.clone());
     ForBundle {
         cluster,
         instance: asked.instance.clone(),
         bundle,
-        bundle_path: bundle_name.map_or_else(|| ".".to_owned(), |name| name.to_string_lossy().into_owned()),
+        bundle_path: bundle_path.components().collect::<PathBuf>().display().to_string(),
         state_dir,
         values,
         build: asked.build,

@@ -141,7 +141,7 @@ fn write(text: &str) -> std::io::Result<()> {
 
 fn whole(seen: &Status, place: &Place, output: StatusOutput) -> String {
     let mut text = match output {
-        StatusOutput::Human => seen.text(place),
+        StatusOutput::Human => terminal::fitted(&seen.text(place)),
         StatusOutput::Json => serde_json::to_string_pretty(seen).expect("a status is plain JSON"),
     };
     if !text.ends_with('\n') {

@@ -14,6 +14,7 @@ mod schema;
 mod substrate;
 mod supervise;
 mod terminal;
+mod wrap;
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -72,7 +72,11 @@ fn run_started() -> RunStarted {
         command: "bootstrap".into(),
         instance: Some("demo".into()),
         program: None,
-        bundle: Some(BundleFact { name: "devicechain".into(), version: "0.9.2".into(), path: "demo".into() }),
+        bundle: Some(BundleFact {
+            name: "devicechain".into(),
+            version: "0.9.2".into(),
+            path: "/home/alice/demo".into(),
+        }),
         kube_context: Some("demo-cluster".into()),
         server: Some("https://127.0.0.1:6443".into()),
         lock_dir: None,
@@ -105,7 +109,7 @@ fn run_finished() -> RunFinished {
         lock: LockEnd::Released,
         holder: None,
         counts: Counts {
-            steps: StepCounts { done: 1, failed: 1, skipped: 1 },
+            steps: StepCounts { done: 1, failed: 1, cut_off: 0, skipped: 1 },
             resources: ResourceCounts { created: 3, changed: 0, destroyed: 0, failed: 1 },
             warnings: 1,
             renewal_gaps: 0,
@@ -256,7 +260,7 @@ fn of_resources() -> Vec<Event> {
 fn of_the_rest() -> Vec<Event> {
     vec![
         ToolChecked { tool: "OpenTofu".into(), version: "1.11.4".into(), path: "/usr/local/bin/tofu".into() }.into(),
-        EnvironmentDropped { names: vec!["TF_CLI_ARGS".into(), "DCCTL_VAR_db_password".into()] }.into(),
+        EnvironmentDropped { names: vec!["TF_CLI_ARGS".into(), "HELM_KUBECONTEXT".into()] }.into(),
         StopRequested {
             cause: StopCause::Signal,
             signals: vec!["SIGTERM".into()],

@@ -157,7 +157,7 @@ impl Story {
         self.start(1);
         self.later(34);
         self.say(LockClaimed { holder: HOLDER.into(), lease: "dc-k8s-system/dcctl".into(), waited_ms: 31 });
-        self.end(StepOutcome::Done, "", None);
+        self.end(StepOutcome::Done, "the lock is taken", None);
         self.pass(2, 210, "2 other instances, no conflict");
         self.start(3);
         self.later(90);
@@ -309,7 +309,7 @@ pub(crate) fn failing_apply() -> Vec<Seen> {
         finished.outcome = RunOutcome::Failed;
         finished.exit_code = 1;
         finished.failure = Some(failure);
-        finished.counts.steps = StepCounts { done: 4, failed: 1, skipped: 4 };
+        finished.counts.steps = StepCounts { done: 4, failed: 1, skipped: 4, ..StepCounts::default() };
         finished.counts.resources = ResourceCounts { created: 2, failed: 1, ..ResourceCounts::default() };
         finished.next = vec![Code::InfrastructureFailed.row().remedy.into()];
     })
@@ -402,7 +402,7 @@ pub(crate) fn blocked(holder: Holder) -> Vec<Seen> {
         finished.failure = Some(failure);
         finished.lock = LockEnd::NeverTaken;
         finished.holder = Some(OTHER.into());
-        finished.counts.steps = StepCounts { done: 1, failed: 1, skipped: 7 };
+        finished.counts.steps = StepCounts { done: 1, failed: 1, skipped: 7, ..StepCounts::default() };
         finished.next = vec![code.row().remedy.into()];
     })
 }
@@ -453,7 +453,7 @@ pub(crate) fn stopped() -> Vec<Seen> {
         finished.outcome = RunOutcome::Stopped;
         finished.exit_code = 10;
         finished.failure = Some(failed(Code::StoppedClean, "asked to stop by SIGTERM during \"Apply infrastructure\""));
-        finished.counts.steps = StepCounts { done: 4, failed: 1, skipped: 4 };
+        finished.counts.steps = StepCounts { done: 4, failed: 1, skipped: 4, ..StepCounts::default() };
         finished.counts.resources.created = 2;
         finished.next = vec![Code::StoppedClean.row().remedy.into()];
     })
@@ -481,7 +481,7 @@ pub(crate) fn partial() -> Vec<Seen> {
             Code::StoppedPartial,
             "asked to stop by SIGTERM during \"Apply infrastructure\"; the infrastructure is PARTIALLY APPLIED",
         ));
-        finished.counts.steps = StepCounts { done: 4, failed: 1, skipped: 4 };
+        finished.counts.steps = StepCounts { done: 4, failed: 1, skipped: 4, ..StepCounts::default() };
         finished.counts.resources.created = 1;
         finished.unfinished = vec![ADDRESSES[1].into()];
         finished.kept = vec![Kept {

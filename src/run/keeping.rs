@@ -299,8 +299,8 @@ impl Claim {
 pub(crate) async fn claimed(keeper: &Keeper, claimed: Claimed, waited: Duration, stop: StopWatch) -> (Claim, Outcome) {
     let outcome = match first_renewal(keeper, stop).await {
         Some(forbidden) => Outcome::Failed(forbidden),
-        // `lock.claimed` says it all.
-        None => Outcome::Done(String::new()),
+        // `lock.claimed` says by whom.
+        None => Outcome::Done("the lock is taken".to_owned()),
     };
     (Claim::Held { claimed, waited }, outcome)
 }
@@ -355,7 +355,7 @@ pub(crate) async fn observe(store: &Store, place: &Place, clock: &dyn Clock) -> 
             let note = format!("not claimed; it is held by {}", observation.holder().unwrap_or_default());
             (Claim::Seen(Some(Box::new((observation, busy)))), Outcome::Done(note))
         }
-        Ok(_) => (Claim::Seen(None), Outcome::Done("not claimed; nobody holds it".to_owned())),
+        Ok(_) => (Claim::Seen(None), Outcome::Done("a dry run takes no lock".to_owned())),
     }
 }
 

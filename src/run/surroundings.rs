@@ -1,5 +1,6 @@
 //! Looks at what a run needs around it: the API server answers or the lock folder can be used, and the tools are there and
-//! new enough, or the command is there.
+//! new enough, or the command is there. For an install also whether the cluster and the OpenTofu state here are this
+//! bundle's: what speaks against it is said before the lock is asked for and anything is written.
 
 use std::ffi::OsString;
 use std::rc::Rc;
@@ -58,6 +59,13 @@ pub(crate) async fn look(
             kit.map(|kit| Found { kit: Equipment::Command(Box::new(kit)), lock, reached })
         }
     };
+    if let (Verb::Install, Ok(Found { kit: Equipment::Bundle(kit), .. })) = (spec.plan.verb, &found) {
+        tokio::select! {
+            biased;
+            _ = asked.asked() => return Err(stopped()),
+            refused = step::refuse_foreign(kit) => refused?,
+        }
+    }
     if asked.is_asked() { Err(stopped()) } else { found }
 }
 
@@ -215,7 +223,8 @@ pub(crate) fn said(found: &Found) -> String {
 /// `tool.checked` for each.
 pub(crate) fn tell(equipment: &Equipment, told: &mut Chronicle) {
     for (name, tool) in tools(equipment) {
-        let path = tool.path.display().to_string();
+        // Where it really is: a link on PATH may be gone when the log is read.
+        let path = tool.path.canonicalize().unwrap_or_else(|_| tool.path.clone()).display().to_string();
         let event = event::ToolChecked { tool: name.to_owned(), version: tool.version.clone(), path };
         told.tell(None, Event::ToolChecked(event));
     }

@@ -119,7 +119,8 @@ fn stopped(name: &str, ended: &Ended) -> Stopped {
 pub fn find_command(environment: &[(String, String)], word: &OsStr, folder: &Path) -> Result<PathBuf, Failure> {
     let shown = Path::new(word).display();
     if word.as_encoded_bytes().contains(&b'/') {
-        let path = folder.join(word);
+        // As people write it: without the `./` of the command line.
+        let path: PathBuf = folder.join(word).components().collect();
         return if is_program(&path) { Ok(path) } else { Err(no_program(&path)) };
     }
     let path = environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, path)| path.as_str());

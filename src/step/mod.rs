@@ -53,7 +53,7 @@ pub use exec::{find_command, run_command};
 pub use helm::install as install_chart;
 pub use invoke::{PRIVATE, RECORDS};
 pub use perform::{perform, refuse_local_state_in_ci};
-pub use record::record_failure;
+pub use record::{record_failure, refuse_foreign};
 pub use temporary::check_temporary_folder;
 pub use tofu::{Outputs, apply as apply_root, refuse_local_state};
 pub use tofu_end::look_first;
@@ -209,7 +209,7 @@ pub struct Stopped {
     /// Every tool ended by itself after at most one interrupt, its state is written, and every resource whose start
     /// was reported reported its end.
     pub clean: bool,
-    /// The addresses whose end nobody saw.
+    /// The addresses whose change was begun and not seen to complete: it failed, or nobody saw its end.
     pub unfinished: Vec<String>,
     /// In words, what was witnessed.
     pub note: String,

@@ -14,6 +14,7 @@ use std::fs;
 
 use clap::ArgAction;
 use dcctl::failure::TABLE;
+use dcctl::lock::Place;
 use dcctl::lock::status::{Holder, status};
 use serde_json::Value;
 
@@ -154,7 +155,8 @@ fn the_readme_lists_every_exit_status() {
 
 #[test]
 fn the_page_about_the_locks_status_has_each_of_its_fields_and_no_other() {
-    let mut status = status(None, "context", dcctl::clock::Clock::wall(&dcctl::clock::System));
+    let mut status =
+        status(None, &Place::Cluster("context".to_owned()), dcctl::clock::Clock::wall(&dcctl::clock::System));
     status.holder = Some(Holder { identity: "somebody".to_owned(), user: None, host: None, pid: None });
     let Ok(Value::Object(status)) = serde_json::to_value(status) else { panic!("it is an object") };
     let mut known = BTreeSet::new();

@@ -61,7 +61,7 @@ pub struct BundleFact {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// The last part of the path that it was read from.
+    /// The absolute path that it was read from.
     pub path: String,
 }
 
@@ -168,7 +168,7 @@ pub struct RunFinished {
     pub holder: Option<String>,
     /// How much was done.
     pub counts: Counts,
-    /// The addresses of resources whose end nobody saw.
+    /// The addresses of resources whose change was begun and not seen to complete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfinished: Vec<String>,
     /// Files that were kept for a person to look at, the most urgent first.
@@ -229,6 +229,9 @@ pub struct StepCounts {
     pub done: u64,
     /// Went wrong, or were stopped.
     pub failed: u64,
+    /// Began, and nobody saw their end: the run was cut off in the middle of one.
+    #[serde(default)]
+    pub cut_off: u64,
     /// Never ran.
     pub skipped: u64,
 }

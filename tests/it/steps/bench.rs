@@ -153,6 +153,7 @@ fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Up
             verify: Vec::new(),
             max_connections: Some(600),
             notes: Vec::new(),
+            asked: std::collections::BTreeSet::new(),
         },
         instance: None,
         tofu: None,
