@@ -14,6 +14,7 @@ use crate::clock::{Clock, Instant};
 use crate::event::{self, BusyManner, Event, LockEnd, RunOutcome, Seen};
 use crate::failure::{Code, Failure};
 use crate::pipeline::Action;
+use crate::run::drill::Halt;
 use crate::run::{Finished, GoingOn, Journal, Mode, Paths, Purpose, Reports, Settled, Spec, Tally, Unwritten, Voice};
 
 /// How long the front waits for its own last lines to be written.
@@ -209,8 +210,14 @@ pub(crate) fn write(
         Reports::start(Paths { events: spec.events_file.clone(), junit: spec.junit.clone(), going_on: GoingOn::Yes });
     text.lines().for_each(|line| reports.recall(line));
     let redactor = spec.redactor();
-    let voice =
-        Voice { run: spec.run.clone(), began: spec.began, clock: clock.clone(), redactor, seq: remains.next_seq };
+    let voice = Voice {
+        run: spec.run.clone(),
+        began: spec.began,
+        clock: clock.clone(),
+        redactor,
+        seq: remains.next_seq,
+        halt: Halt::default(),
+    };
     let file = file.try_clone().map_err(|error| unusable(&error))?;
     let mut journal = Journal::over(file, &path, voice, reports).map_err(|error| unusable(&error))?;
     if is_silent {

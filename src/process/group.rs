@@ -116,6 +116,12 @@ pub(crate) fn is_adopting() -> bool {
     rustix::process::child_subreaper().is_ok_and(|on| on.is_some())
 }
 
+/// This process stands still until somebody lets it go on, or ends it. For tests.
+#[cfg(feature = "test-tools")]
+pub fn stand_still() {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
+}
+
 /// Our own process group. It is 0 in a container whose first process was put into it from outside: the system calls
 /// say so too, but rustix 1 holds their answer to be a positive number.
 pub fn own_group() -> u32 {

@@ -37,6 +37,8 @@ mod update;
 
 pub use detach::{Detached, Launch, inherit, inherit_pipe, is_tracking, scrub, spawn};
 pub use driver::drive;
+#[cfg(feature = "test-tools")]
+pub use group::stand_still;
 pub use group::{Life, adopt, own_group, reap_orphans};
 pub use kin::{look_up, of_run};
 pub use record::{Intent, Recorded};

@@ -1,4 +1,5 @@
-//! Breaks the program where a test asks for it, so that what becomes of a broken invariant can be seen from outside.
+//! Breaks the program where a test asks for it, or makes it stand still there, so that what becomes of a broken
+//! invariant, or of a process that is killed at that very moment, can be seen from outside.
 //!
 //! Only a build with the feature `test-tools` can be asked; in every other one there is nothing here.
 
@@ -11,4 +12,34 @@ pub fn at(spec: &Spec, place: &str) {
     assert!(spec.break_at.as_deref() != Some(place), "a test asked for it at {place}");
     #[cfg(not(feature = "test-tools"))]
     let _ = (spec, place);
+}
+
+/// Where a process is to stand still, once: `after:lock.claimed` is when the journal has the first event of that type.
+#[derive(Debug, Default)]
+pub struct Halt {
+    #[cfg(feature = "test-tools")]
+    after: Option<String>,
+}
+
+impl Halt {
+    /// What a test may have asked of this run.
+    pub fn of(spec: &Spec) -> Halt {
+        #[cfg(feature = "test-tools")]
+        return Halt { after: spec.break_at.as_deref().and_then(|at| at.strip_prefix("after:")).map(str::to_owned) };
+        #[cfg(not(feature = "test-tools"))]
+        {
+            let _ = spec;
+            Halt::default()
+        }
+    }
+
+    /// The journal has an event of this type now.
+    pub fn after(&mut self, type_name: &str) {
+        #[cfg(feature = "test-tools")]
+        if self.after.take_if(|after| after == type_name).is_some() {
+            crate::process::stand_still();
+        }
+        #[cfg(not(feature = "test-tools"))]
+        let _ = type_name;
+    }
 }

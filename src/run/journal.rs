@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use crate::clock::{Clock, Instant};
 use crate::event::{Envelope, Event, Hide, OutputDropped};
 use crate::redact::{Redactor, is_secret_key};
+use crate::run::drill::Halt;
 use crate::run::reports::{Answers, Kind, Matter, Reports, Roll, Unwritten};
 
 /// The ballast's name in the run directory.
@@ -69,6 +70,8 @@ pub struct Voice {
     pub redactor: Redactor,
     /// The number of the next event.
     pub seq: u64,
+    /// Where a test may have asked the process to stand still.
+    pub halt: Halt,
 }
 
 /// The journal of one run.
@@ -153,10 +156,10 @@ impl Journal {
     fn on(paper: impl Paper, ballast: PathBuf, voice: Voice, reports: Reports) -> io::Result<Journal> {
         let waiting = Arc::new(Waiting::default());
         let (desk, orders) = mpsc::channel();
-        let Voice { run, began, clock, redactor, seq } = voice;
+        let Voice { run, began, clock, redactor, seq, halt } = voice;
         let roll = reports.roll();
         let (unwritten, counter) = (Vec::new(), waiting.clone());
-        let writer = Desk { run, redactor, paper, ballast, unwritten, written: 0, waiting: counter, reports };
+        let writer = Desk { run, redactor, paper, ballast, unwritten, written: 0, waiting: counter, reports, halt };
         thread::Builder::new().name("journal".to_owned()).spawn(move || writer.work(&orders))?;
         Ok(Journal { began, clock, seq, dropped: 0, waiting, desk, roll })
     }
@@ -295,6 +298,7 @@ struct Desk<P> {
     written: usize,
     waiting: Arc<Waiting>,
     reports: Reports,
+    halt: Halt,
 }
 
 impl<P: Paper> Desk<P> {
@@ -307,6 +311,7 @@ impl<P: Paper> Desk<P> {
                     self.keep(&line);
                     let matter = matter(&told.event);
                     self.reports.heed(&line, matter);
+                    self.halt.after(told.event.type_name());
                     if matter == Matter::Output {
                         self.waiting.pieces.fetch_sub(1, Ordering::Relaxed);
                     }
@@ -319,6 +324,7 @@ impl<P: Paper> Desk<P> {
                 Order::Keep(told) => {
                     self.render(&told, &mut line);
                     self.keep(&line);
+                    self.halt.after(told.event.type_name());
                 }
                 Order::Reports(answers) => self.reports.settle(move |said| drop(answers.send(said))),
                 Order::SettleNow(done, mut roll, limit) => {

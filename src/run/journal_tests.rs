@@ -54,7 +54,14 @@ impl Paper for Disk {
 
 fn voice() -> Voice {
     let clock: Arc<dyn Clock> = Arc::new(System);
-    Voice { run: "r1".to_owned(), began: clock.now(), clock, redactor: Redactor::default(), seq: 0 }
+    Voice {
+        run: "r1".to_owned(),
+        began: clock.now(),
+        clock,
+        redactor: Redactor::default(),
+        seq: 0,
+        halt: Halt::default(),
+    }
 }
 
 fn journal_on(disk: &Disk, paths: Paths) -> Journal {

@@ -110,6 +110,7 @@ impl Supervisor {
             clock: clock.clone(),
             redactor: redactor.clone(),
             seq: 0,
+            halt: drill::Halt::of(&spec),
         };
         let path = spec.journal();
         let journal = Journal::open(&path, voice, reports).map_err(|error| unwritable(&path, &error))?;

@@ -13,6 +13,7 @@
 //! | `descriptors` | prints each of its open descriptors and what it refers to |
 //! | `folder` | prints its working folder |
 //! | `file=PATH` | writes its process number to a file, which is there complete or not at all |
+//! | `witness=PATH` | is alone with this file from now to its end and says so in it, or says that somebody else was there and ends with status 97 |
 //! | `wait=MILLISECONDS` | waits |
 //! | `until=PATH` | waits until a file is there |
 //! | `on=SIGNAL { … }` | from now on does this when SIGINT, SIGTERM or SIGHUP comes (`on=INT { }` ignores it) |
@@ -128,6 +129,7 @@ fn one(name: &str, value: &str) {
         "descriptors" => descriptors(),
         "folder" => say(&format!("{}\n", std::env::current_dir().expect("a folder").display())),
         "file" => mark(Path::new(value)),
+        "witness" => witness(Path::new(value)),
         "wait" => std::thread::sleep(Duration::from_millis(number(value))),
         "until" => {
             while !Path::new(value).exists() {
@@ -228,6 +230,17 @@ fn descriptors() {
             say(&format!("{} {}\n", path.file_name().expect("a number").display(), to.display()));
         }
     }
+}
+
+/// The system's own lock on a file, which ends with the process however that ends.
+fn witness(path: &Path) {
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).expect("it can be written");
+    if rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
+        writeln!(file, "{} was not alone", std::process::id()).expect("written");
+        exit(97);
+    }
+    writeln!(file, "{} began", std::process::id()).expect("written");
+    std::mem::forget(file);
 }
 
 fn mark(path: &Path) {
