@@ -120,7 +120,7 @@ codes! {
         "Raise the limit that the cause names (`ulimit -n`, `ulimit -u`, that of the container), or run less beside it.";
     Forbidden "cluster.forbidden" 5 "cluster admin"
         "The API server forbids it."
-        "Grant what its sentence names; `dcctl rbac` prints all that dcctl itself needs.";
+        "Grant what its sentence names; `dcctl rbac --install` prints all that dcctl itself needs.";
     OperatorMissing "guard.operator" 6 "operator"
         "The cluster has no operator that this bundle can work with."
         "Run `dcctl install` with the same bundle first.";

@@ -8,8 +8,8 @@ mod salvage;
 
 pub use options::{
     ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, ExecArgs, ExplainArgs, InstallArgs,
-    InstancesCommand, LockCommand, LockStatusArgs, OnBusy, Output, ReclaimArgs, ReportOptions, StatusOutput,
-    TargetOptions, Wait,
+    InstancesCommand, LockCommand, LockStatusArgs, OnBusy, Output, RbacArgs, ReclaimArgs, ReportOptions,
+    ServiceAccount, StatusOutput, TargetOptions, Wait,
 };
 pub use salvage::Salvaged;
 

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::cluster::credentials::trim_token_file;
 use crate::cluster::discovery::Discovery;
 use crate::cluster::error::classify;
 use crate::cluster::kubeconfig::Kubeconfig;
@@ -151,7 +152,9 @@ impl Connection {
         let runtime = tokio::runtime::Handle::current();
         std::thread::spawn(move || {
             let _inside = runtime.enter();
-            let built = Client::try_from(Config::clone(&connection.config));
+            let mut config = Config::clone(&connection.config);
+            trim_token_file(&mut config.auth_info);
+            let built = Client::try_from(config);
             answer(built.map_err(|error| classify(&error, "make a client", &connection.whereabouts())));
         });
     }

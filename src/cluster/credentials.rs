@@ -6,6 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::Timestamp;
+use kube::config::AuthInfo;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
@@ -16,6 +17,40 @@ use crate::redact::Secret;
 
 /// Less than this left on credentials is worth a warning: an apply may take longer.
 const SHORT_LIVED: Duration = Duration::from_secs(3600);
+
+/// Takes the line end off a token that is written into the kubeconfig itself.
+///
+/// # Errors
+/// A sentence, when what is left cannot be sent: a request has no place for other characters than visible ones.
+pub(in crate::cluster) fn trim_token(user: &mut AuthInfo) -> Result<(), &'static str> {
+    let Some(token) = field(user, "token") else { return Ok(()) };
+    let trimmed = token.trim();
+    if !trimmed.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("its token has characters that cannot be sent");
+    }
+    if trimmed != token {
+        user.token = Some(trimmed.to_owned().into());
+    }
+    Ok(())
+}
+
+/// Takes the line end off a token that is in a file, as every other client does and the library does not. A file
+/// without one is left to the library, which reads it again by itself.
+pub(in crate::cluster) fn trim_token_file(user: &mut AuthInfo) {
+    if user.token.is_none()
+        && let Some(path) = &user.token_file
+        && let Ok(token) = std::fs::read_to_string(path)
+        && token.trim() != token
+    {
+        user.token = Some(token.trim().to_owned().into());
+    }
+}
+
+/// A field of the user that the library does not show.
+fn field(user: &AuthInfo, key: &str) -> Option<String> {
+    let value = serde_json::to_value(user).unwrap_or_default();
+    value.get(key).and_then(serde_json::Value::as_str).map(str::to_owned)
+}
 
 impl Kubeconfig {
     /// Every credential in it with the name of what it is, for the redactor: tokens, passwords, keys (as base64 and

@@ -76,7 +76,7 @@ impl Desk {
             Command::Instances(InstancesCommand::Reclaim(args)) => reclaim::reclaim(self, args),
             Command::Explain(args) => explain::explain(&args),
             Command::Schema => schema::print_schema(),
-            Command::Rbac => rbac::print_rules(),
+            Command::Rbac(args) => rbac::print_rights(&args),
             Command::Supervise => supervise::supervise(self),
         }
     }

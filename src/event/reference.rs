@@ -36,7 +36,7 @@ fn introduction() -> String {
         "# Events\n\n\
          <!-- Generated from the types in src/event/. Change them there and run `make docs`. -->\n\n\
          A run is told as a journal: one JSON object per line, UTF-8, in the order in which things happened. \
-         `dcctl --output jsonl` prints it, `--events-file FILE` writes it, and every run keeps it as `events.jsonl` in \
+         `--output jsonl` prints it, `--events-file FILE` writes it, and every run keeps it as `events.jsonl` in \
          its run directory. `dcctl schema` prints the JSON Schema (`{SCHEMA_ID}`, version {SCHEMA_VERSION}) that every \
          line satisfies.\n\n\
          A line has at most {LONGEST_LINE} bytes, its line feed included, and is written at once. The first five \

@@ -1,7 +1,12 @@
 //! What the pages say is true.
 //!
 //! Pages that enumerate are generated here from the code, and compared with what is on disk; `make docs` (which sets
-//! `DCCTL_BLESS=1`) writes them anew. `docs/promises.md` may name only tests that exist, and links lead somewhere.
+//! `DCCTL_BLESS=1`) writes them anew. `docs/promises.md` may name only tests that exist, and links lead somewhere. What a
+//! page tells people to type is held against the command line (`commands`), and what one quotes against the program
+//! (`messages`).
+
+mod commands;
+mod messages;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -262,44 +267,4 @@ fn anchors(page: &str) -> BTreeSet<String> {
         Some(kept.map(|c| if c == ' ' { '-' } else { c }).collect())
     };
     page.lines().filter_map(anchor).collect()
-}
-
-/// A message of the program that a page quotes (as a blockquote) may name more than there is yet.
-#[test]
-fn pages_tell_people_only_commands_that_exist() {
-    let cli = dcctl::cli::command();
-    let known: Vec<_> = cli.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
-    let mut offences = Vec::new();
-    for page in pages() {
-        for (number, line) in page.text.lines().enumerate().filter(|(_, line)| !line.starts_with("> ")) {
-            let typed = line.match_indices("`dcctl ").map(|(at, _)| &line[at + "`dcctl ".len()..]);
-            for words in typed.chain(line.strip_prefix("dcctl ")) {
-                let word: String = words.chars().take_while(char::is_ascii_lowercase).collect();
-                if !word.is_empty() && !known.contains(&word.as_str()) {
-                    offences.push(format!("{}:{}: dcctl {word}", page.path, number + 1));
-                }
-            }
-        }
-    }
-    tree::obey("these pages name commands that are not there:", &offences);
-}
-
-#[test]
-fn messages_tell_people_only_commands_that_exist() {
-    let cli = dcctl::cli::command();
-    let known: Vec<_> = cli.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
-    let mut offences = Vec::new();
-    for file in tree::rust(&["src/"]) {
-        let code = file.code(Strings::Kept);
-        let code = &code[..file.tests_begin()];
-        for (at, start) in code.match_indices("dcctl ") {
-            let words = &code[at + start.len()..];
-            let word: String = words.chars().take_while(char::is_ascii_lowercase).collect();
-            let quoted = code[..at].ends_with('`');
-            if quoted && !known.contains(&word.as_str()) && !word.is_empty() {
-                offences.push(format!("{}: dcctl {word}", file.place(at)));
-            }
-        }
-    }
-    tree::obey("these messages name commands that are not there:", &offences);
 }

@@ -14,6 +14,7 @@ mod layering;
 mod lock;
 mod process;
 mod race;
+mod rbac;
 mod refused;
 mod reports;
 mod steps;

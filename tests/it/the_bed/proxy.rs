@@ -83,12 +83,12 @@ fn a_doubled_request_is_answered_by_its_second_answer() {
 fn a_reply_can_be_cut_short() {
     let bed = Bed::take();
     let proxy = Proxy::start(&bed);
-    proxy.add(Rule::on("GET", "/api/v1/namespaces").reply(Fault::Truncate(10)));
+    proxy.add(Rule::on("GET", "/api/v1/namespaces/dc-system").reply(Fault::Truncate(10)));
     let api = through(&bed, &proxy);
-    let said = api.send("GET", "/api/v1/namespaces", None).expect_err("it ends too early").to_string();
+    let said = api.send("GET", "/api/v1/namespaces/dc-system", None).expect_err("it ends too early").to_string();
     assert_eq!(said, "unexpected end of file");
     proxy.clear();
-    assert!(api.get("/api/v1/namespaces").expect("it passes").is_some());
+    assert!(api.get("/api/v1/namespaces/dc-system").expect("it passes").is_some());
 }
 
 #[tokio::test]

@@ -6,6 +6,5 @@ mod claims;
 mod dry_run;
 mod inputs;
 mod install;
-mod ops;
-mod rig;
+pub(crate) mod rig;
 mod schema;
