@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::bed::{Fault, Rule};
 
 /// Longer than dcctl waits for an answer about the lock (5 s), shorter than it waits for a claim to land late (10 s).
-const TOO_LATE: Duration = Duration::from_secs(7);
+const TOO_LATE: Duration = Duration::from_secs(8);
 
 /// One way to go wrong. `Before`: the API server never hears of the request. `After`: it has done what it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
