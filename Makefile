@@ -41,7 +41,7 @@ soak: bed ## the tests that draw lots, many more times
 	DCCTL_SOAK=1 cargo test
 
 bed: ## build what the tests and the demo run against (about 15 minutes the first time)
-	@tests/bed/build
+	@tests/bed/build >/dev/null
 
 clean-bed: ## remove what that built; Go's own caches stay
 	@tests/bed/build clean

@@ -54,7 +54,7 @@ codes! {
         "Mend the manifest that the verdict names and run the same command again.";
     InfrastructureFailed "infrastructure.failed" 1 "author of the change"
         "OpenTofu failed."
-        "Read its diagnostics above, mend the cause and run the same command again: an apply goes on from what is in its state.";
+        "Read its diagnostics (what was printed is in events.jsonl of the run directory), mend the cause and run the same command again: an apply goes on from what is in its state.";
     ChartFailed "chart.failed" 1 "author of the change"
         "Helm failed."
         "Read its message above, mend the cause and run the same command again.";
@@ -69,25 +69,25 @@ codes! {
         "Read what it printed; how it ended is in the verdict.";
     CommandFailed "command.failed" 1 "author of the change"
         "A program that the run started could not be started or supervised."
-        "The message names the program and what the system said.";
+        "Make the program that the message names start on this machine: try it by hand.";
     ClusterRequestFailed "cluster.request_failed" 1 "operator"
         "The API server answered a request with an error that has no code of its own."
-        "The message carries the API server's own sentence.";
+        "Mend what the API server's own sentence in the message names, then run the same command again.";
     SupervisorKilled "supervisor.killed" 1 "operator"
         "The process that owned the run was killed."
         "See what was still running and where the lock is, then run the same command again.";
     UsageInvalid "usage.invalid" 2 "caller"
         "The command line is wrong."
-        "The message names the option; `dcctl help` lists them.";
+        "Correct the option that the message names; `dcctl help` lists the commands, and each has --help.";
     BundleInvalid "config.bundle" 3 "caller"
         "The bundle is missing or not valid."
-        "The message names file, line and field.";
+        "Mend the bundle: the message names file, line and field.";
     VariableInvalid "config.variable" 3 "caller"
         "A variable or a secret that the bundle asks for is missing or wrong."
-        "Give it with --var, --var-file or DCCTL_VAR_NAME.";
+        "Do what the message says: a secret is given with --var-file or DCCTL_VAR_NAME, anything else also with --var.";
     OptionInvalid "config.option" 3 "caller"
         "The value of an option, or a combination of options, cannot be used."
-        "The message names the option and what it takes.";
+        "Correct the option: the message names it and what it takes.";
     NestedRun "config.nested" 3 "caller"
         "dcctl was started by a run of dcctl that holds the lock of the same cluster."
         "What a run starts has the lock already: start the inner command without `dcctl exec`.";
@@ -96,10 +96,10 @@ codes! {
         "Install it; OpenTofu and Helm may be named with --tofu and --helm.";
     ToolUnsuitable "surroundings.tool_unsuitable" 4 "image owner"
         "A program that the run needs is too old, or is not what its name says."
-        "The message names the version found and the oldest that works.";
+        "Install one that is new enough: the message names the version found and the oldest that works.";
     KubeconfigInvalid "surroundings.kubeconfig" 4 "image owner"
         "There is no kubeconfig, it cannot be read, or it has no such context."
-        "The message names the file, and the contexts that it has.";
+        "Give another kubeconfig or another context: the message names the file, and the contexts that it has.";
     ClusterUnreachable "surroundings.cluster_unreachable" 4 "image owner"
         "The API server could not be reached."
         "Check the address, the network and the proxy settings that the message names.";
@@ -109,6 +109,15 @@ codes! {
     CredentialsRefused "surroundings.credentials" 4 "image owner"
         "The API server does not know these credentials, or they have expired."
         "Renew the credentials of this context.";
+    LockDirUnusable "surroundings.lock_dir" 4 "image owner"
+        "The lock folder is not there, cannot be used by this account, or lies where locks are not shared."
+        "The message names the folder and what is wrong with it.";
+    LockDirUnanswered "surroundings.lock_dir_unanswered" 4 "operator"
+        "The lock folder did not answer in time, or another process kept its file lock."
+        "Look at the file system or the process that the message names, then run the same command again.";
+    LockRecordUnreadable "surroundings.lock_record" 4 "operator"
+        "The file that is the lock is torn, empty, or not dcctl's. It was left as it is."
+        "Look at the file that the message names; move it away only when nothing lives any more that used this lock.";
     RunDirUnusable "surroundings.run_dir" 4 "image owner"
         "The run directory cannot be made or written."
         "Make room or give another one with --run-dir.";
@@ -120,7 +129,7 @@ codes! {
         "Raise the limit that the cause names (`ulimit -n`, `ulimit -u`, that of the container), or run less beside it.";
     Forbidden "cluster.forbidden" 5 "cluster admin"
         "The API server forbids it."
-        "Grant what its sentence names; `dcctl rbac` prints all that dcctl itself needs.";
+        "Have that granted to this account: the message names it, and `dcctl rbac --install` prints all that dcctl needs.";
     OperatorMissing "guard.operator" 6 "operator"
         "The cluster has no operator that this bundle can work with."
         "Run `dcctl install` with the same bundle first.";
@@ -132,19 +141,22 @@ codes! {
         "Change the claim that the message names, or the other instance.";
     CannotTell "guard.cannot_tell" 6 "operator"
         "What another instance claims, or whether this one exists, cannot be told."
-        "The message names the object; complete it and run the same command again.";
+        "Complete the object that the message names, then run the same command again.";
     BindingChanged "guard.binding_changed" 6 "operator"
         "The declaration's binding would change, which it never may."
-        "The message names the field and both values.";
+        "Give the field its old value again, or the instance another name: the message names the field and both values.";
     StateMissing "guard.state_missing" 6 "operator"
-        "The OpenTofu state that belongs to this instance is not on this machine."
-        "Run where the state is, or name its folder with --state-dir.";
+        "The OpenTofu state here is not the one to work from: it is missing, or belongs to another cluster or instance."
+        "Run where the right state is, or name its folder with --state-dir.";
     ReleasePending "guard.release_pending" 6 "operator"
         "Another Helm process may still be at work on this release."
         "Wait until the time that the message names, then run the same command again.";
     RecordForeign "guard.record" 6 "operator"
         "The install record is not this cluster's, or not dcctl's."
         "Look at the object that the message names; dcctl does not overwrite it.";
+    OtherBundle "guard.other_bundle" 6 "operator"
+        "The cluster was installed from another bundle, and it can have one."
+        "Give this bundle a cluster of its own.";
     StateErrored "guard.state_errored" 6 "operator"
         "A state that OpenTofu could not save is waiting to be pushed."
         "Push the file that the message names, then remove it.";
@@ -153,7 +165,7 @@ codes! {
         "Run the same command again when you want to go on.";
     StoppedPartial "stopped.partial" 11 "caller, by a re-run"
         "Stopped, and the infrastructure is partially applied; the lock, if it was taken, was released."
-        "Look at what the verdict names as unfinished, then run the same command again.";
+        "Run the same command again: the apply goes on from what is in its state.";
     StoppedForced "stopped.forced" 12 "operator"
         "Ended by force, or the lock could not be given back: the lock was left behind."
         "Make sure that nothing of this run lives, then reclaim the lock.";

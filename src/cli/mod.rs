@@ -8,8 +8,8 @@ mod salvage;
 
 pub use options::{
     ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, ExecArgs, ExplainArgs, InstallArgs,
-    InstancesCommand, LockCommand, LockStatusArgs, OnBusy, Output, ReclaimArgs, ReportOptions, StatusOutput,
-    TargetOptions, Wait,
+    InstancesCommand, LockCommand, LockStatusArgs, OnBusy, Output, RbacArgs, ReclaimArgs, ReportOptions,
+    ServiceAccount, StatusOutput, Substrate, SubstrateOptions, TargetOptions, Wait,
 };
 pub use salvage::Salvaged;
 
@@ -90,7 +90,14 @@ pub fn is_yes(value: &str) -> bool {
 /// clap's own words without its layout: the first line is the sentence, its tips are the hints.
 fn failure(error: &clap::Error) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Failure::new(Code::UsageInvalid, "a command is missing").hint("`dcctl help` lists the commands");
+        // `dcctl lock` knows its own commands.
+        let usage = error.render().to_string();
+        let usage = usage.lines().find_map(|line| line.trim().strip_prefix("Usage: "));
+        let group = usage
+            .and_then(|usage| usage.split_whitespace().nth(1))
+            .filter(|word| word.starts_with(char::is_alphabetic));
+        let help = group.map_or_else(|| "dcctl help".to_owned(), |group| format!("dcctl {group} --help"));
+        return Failure::new(Code::UsageInvalid, "a command is missing").hint(format!("`{help}` lists the commands"));
     }
     let text = error.render().to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -114,12 +121,20 @@ fn failure(error: &clap::Error) -> Failure {
     Failure { code: Code::UsageInvalid, message: sentence, causes: Vec::new(), hints }
 }
 
+const ONLY_KUBERNETES: &str =
+    "What keeps the lock; this verb changes a cluster, whose API server keeps it: `direct` is refused";
+const NO_FOLDER: &str = "A lock folder is for `exec`, `lock status` and `instances reclaim`; this verb refuses it";
+
 /// What an option means to one verb alone: the verb, the option, the whole help text.
-const OF_ONE_VERB: [(&str, &str, &str); 4] = [
+const OF_ONE_VERB: [(&str, &str, &str); 8] = [
     ("install", "state_dir", "Where local OpenTofu state lives [default: ~/.devicechain/clusters/CONTEXT]"),
     ("bootstrap", "state_dir", "Where local OpenTofu state lives [default: ~/.devicechain/instances/INSTANCE]"),
     ("install", "values", "Values files are for the chart of an instance; an install has none and does not use them"),
     ("install", "helm", "The Helm program is for the chart of an instance; an install does not use it"),
+    ("install", "substrate", ONLY_KUBERNETES),
+    ("install", "lock_dir", NO_FOLDER),
+    ("bootstrap", "substrate", ONLY_KUBERNETES),
+    ("bootstrap", "lock_dir", NO_FOLDER),
 ];
 
 /// The whole command tree.
@@ -167,6 +182,14 @@ mod tests {
             let help = text.split_once("--state-dir").expect("it is an option").1;
             let help = &help[..help.find("--tofu").expect("it comes after")];
             assert!(help.contains(says) && !help.contains(not), "{help}");
+        }
+    }
+
+    #[test]
+    fn a_missing_command_points_to_the_help_that_lists_it() {
+        for (line, help) in [("dcctl", "`dcctl help`"), ("dcctl lock", "`dcctl lock --help`")] {
+            let Reading::Wrong(failure, _) = read(&words(line), |_| false) else { panic!("a command is missing") };
+            assert!(matches!(failure.hints.as_slice(), [only] if only.starts_with(help)), "{failure:?}");
         }
     }
 

@@ -40,8 +40,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Print the JSON Schema of the event lines
     Schema,
-    /// Print the RBAC rules that dcctl itself needs
-    Rbac,
+    /// Print the rights that dcctl needs on a cluster, for `kubectl apply`
+    Rbac(RbacArgs),
     /// The process that owns a run; started by the front, not by people
     #[command(name = "__supervise", hide = true)]
     Supervise,
@@ -70,9 +70,13 @@ pub struct ReclaimArgs {
     #[arg(long, env = "DCCTL_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// The context in it; a lock is never taken from a cluster that was not named
+    /// The context in it; a lock is never taken from a cluster that was not named (required, unless the lock is in a folder)
     #[arg(long, env = "DCCTL_KUBE_CONTEXT", value_name = "NAME")]
-    pub kube_context: String,
+    pub kube_context: Option<String>,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub substrate: SubstrateOptions,
 }
 
 /// `dcctl install`
@@ -109,6 +113,10 @@ pub struct ExecArgs {
     #[command(flatten)]
     #[allow(missing_docs, reason = "the group documents itself")]
     pub target: TargetOptions,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub substrate: SubstrateOptions,
 
     /// Say what would be run; take no lock and run nothing
     #[arg(long, env = "DCCTL_DRY_RUN")]
@@ -152,6 +160,18 @@ pub struct TargetOptions {
     pub kube_context: Option<String>,
 }
 
+/// What keeps the lock.
+#[derive(Debug, Clone, Args)]
+pub struct SubstrateOptions {
+    /// What keeps the lock: the API server of the cluster, or a folder, without any cluster
+    #[arg(long, env = "DCCTL_SUBSTRATE", value_enum, value_name = "KIND", default_value = "kubernetes")]
+    pub substrate: Substrate,
+
+    /// The folder that keeps the lock, with `--substrate direct`; all who share the lock can write to it
+    #[arg(long, env = "DCCTL_LOCK_DIR", value_name = "DIR")]
+    pub lock_dir: Option<PathBuf>,
+}
+
 /// What every command that changes a cluster takes.
 #[derive(Debug, Args)]
 pub struct ApplyOptions {
@@ -162,6 +182,10 @@ pub struct ApplyOptions {
     #[command(flatten)]
     #[allow(missing_docs, reason = "the group documents itself")]
     pub target: TargetOptions,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub substrate: SubstrateOptions,
 
     /// Say what would be done; take no lock and write nothing
     #[arg(long, env = "DCCTL_DRY_RUN")]
@@ -256,6 +280,10 @@ pub struct LockStatusArgs {
     #[allow(missing_docs, reason = "the group documents itself")]
     pub target: TargetOptions,
 
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub substrate: SubstrateOptions,
+
     /// What standard output carries
     // Without a variable: DCCTL_OUTPUT is set for the runs of a whole job, and has other values.
     #[arg(long, value_enum, value_name = "FORM", default_value = "human")]
@@ -277,6 +305,37 @@ pub struct ExplainArgs {
     pub code: String,
 }
 
+/// `dcctl rbac`
+///
+/// Its options have no variables: whom rights are given to is not the setting of a job.
+#[derive(Debug, Args)]
+pub struct RbacArgs {
+    /// Also what `dcctl install` needs
+    #[arg(long)]
+    pub install: bool,
+
+    /// Give the rights to this user, as the API server calls them
+    #[arg(long, value_name = "NAME", value_parser = subject, conflicts_with_all = ["group", "serviceaccount"])]
+    pub user: Option<String>,
+
+    /// Give the rights to this group
+    #[arg(long, value_name = "NAME", value_parser = subject, conflicts_with = "serviceaccount")]
+    pub group: Option<String>,
+
+    /// Give the rights to this service account
+    #[arg(long, value_name = "NAMESPACE:NAME", value_parser = service_account)]
+    pub serviceaccount: Option<ServiceAccount>,
+}
+
+/// A service account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceAccount {
+    /// The namespace that it is in.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
 /// The forms of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
@@ -291,6 +350,15 @@ impl Output {
     pub fn parse(text: &str) -> Option<Output> {
         Output::from_str(text, true).ok()
     }
+}
+
+/// What keeps the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Substrate {
+    /// The API server of the cluster
+    Kubernetes,
+    /// A folder
+    Direct,
 }
 
 /// The forms of a status.
@@ -363,9 +431,69 @@ fn duration(text: &str) -> Result<Duration, String> {
     if digits.is_empty() && !total.is_zero() { Ok(total) } else { Err(wrong()) }
 }
 
+/// Reads the name of a user or a group. The API server knows no rules for them.
+fn subject(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err("the name is empty".to_owned());
+    }
+    if text.chars().any(char::is_control) {
+        return Err("a name has no control characters".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads `ci:runner`.
+fn service_account(text: &str) -> Result<ServiceAccount, String> {
+    let Some((namespace, name)) = text.split_once(':') else {
+        return Err("a service account is written NAMESPACE:NAME, such as ci:runner".to_owned());
+    };
+    for (what, part) in [("namespace", namespace), ("name", name)] {
+        if part.is_empty() {
+            return Err(format!("the {what} is empty; a service account is written NAMESPACE:NAME, such as ci:runner"));
+        }
+    }
+    if namespace.len() > 63 || namespace.contains('.') || !is_object_name(namespace) {
+        return Err(format!("`{namespace}` is no name of a namespace"));
+    }
+    if !is_object_name(name) {
+        return Err(format!("`{name}` is no name of a service account"));
+    }
+    Ok(ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() })
+}
+
+/// Whether the API server takes it as the name of an object: lower case letters, digits, hyphens and dots, with a letter
+/// or a digit at the ends of each part.
+fn is_object_name(text: &str) -> bool {
+    let inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_part =
+        |part: &str| !part.is_empty() && part.chars().all(inside) && !part.starts_with('-') && !part.ends_with('-');
+    text.len() <= 253 && text.split('.').all(is_part)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_account_is_a_namespace_and_a_name() {
+        let read = service_account("ci:runner.v2");
+        assert_eq!(read, Ok(ServiceAccount { namespace: "ci".to_owned(), name: "runner.v2".to_owned() }));
+        let long = format!("{}:x", "n".repeat(64));
+        for wrong in ["", "ci", ":", "ci:", ":runner", "a.b:runner", "CI:runner", "ci:run_ner", "ci:-x", "a:b:c", &long]
+        {
+            assert!(service_account(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_user_or_a_group_is_any_name() {
+        for name in ["alice", "system:masters", "https://issuer.example/#alice", "系统", "a b"] {
+            assert_eq!(subject(name).as_deref(), Ok(name));
+        }
+        for wrong in ["", " ", "\t", "a\nb"] {
+            assert!(subject(wrong).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn waiting_has_a_limit_or_none() {

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::cluster::credentials::trim_token_file;
 use crate::cluster::discovery::Discovery;
 use crate::cluster::error::classify;
 use crate::cluster::kubeconfig::Kubeconfig;
@@ -104,6 +105,15 @@ impl Connection {
         }
     }
 
+    /// Whether a client that is made later may have other credentials: those of a plugin, or of a file.
+    pub fn credentials_may_change(&self) -> bool {
+        let user = &self.config.auth_info;
+        self.plugin.is_some()
+            || user.auth_provider.is_some()
+            || (user.token_file.is_some() && user.token.is_none())
+            || (user.client_certificate.is_some() && user.client_certificate_data.is_none())
+    }
+
     /// Makes a client of its own, bound to the runtime that it is called in. An exec plugin runs on a thread of its
     /// own, and is given up after 30 s; the thread then stays until the plugin ends.
     ///
@@ -142,7 +152,9 @@ impl Connection {
         let runtime = tokio::runtime::Handle::current();
         std::thread::spawn(move || {
             let _inside = runtime.enter();
-            let built = Client::try_from(Config::clone(&connection.config));
+            let mut config = Config::clone(&connection.config);
+            trim_token_file(&mut config.auth_info);
+            let built = Client::try_from(config);
             answer(built.map_err(|error| classify(&error, "make a client", &connection.whereabouts())));
         });
     }
@@ -259,10 +271,11 @@ impl Cluster {
         self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes the client anew, so that an exec plugin is asked again. The library does so by itself only for tokens
-    /// that say when they end. Says whether there was anything to ask.
+    /// Makes the client anew, so that an exec plugin is asked again and files are read again. The library does so by
+    /// itself only for tokens that say when they end, and for token files once a minute. Says whether there was anything
+    /// to ask.
     pub(in crate::cluster) async fn refresh(&self) -> Result<Refreshed, Failure> {
-        if self.connection.plugin.is_none() {
+        if !self.connection.credentials_may_change() {
             return Ok(Refreshed::No);
         }
         let client = self.connection.client().await?;

@@ -1,17 +1,56 @@
 //! What a kubeconfig holds that must never be said, and what may not last as long as the run.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::Timestamp;
+use kube::config::AuthInfo;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
+use crate::cluster::certificate;
 use crate::cluster::kubeconfig::Kubeconfig;
 use crate::cluster::proxy::password;
 use crate::redact::Secret;
 
-/// Less than this left on a token is worth a warning: an apply may take longer.
-const SHORT_LIVED: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
+/// Less than this left on credentials is worth a warning: an apply may take longer.
+const SHORT_LIVED: Duration = Duration::from_secs(3600);
+
+/// Takes the line end off a token that is written into the kubeconfig itself.
+///
+/// # Errors
+/// A sentence, when what is left cannot be sent: a request has no place for other characters than visible ones.
+pub(in crate::cluster) fn trim_token(user: &mut AuthInfo) -> Result<(), &'static str> {
+    let Some(token) = field(user, "token") else { return Ok(()) };
+    let trimmed = token.trim();
+    if !trimmed.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("its token has characters that cannot be sent");
+    }
+    if trimmed != token {
+        user.token = Some(trimmed.to_owned().into());
+    }
+    Ok(())
+}
+
+/// Takes the line end off a token that is in a file, as every other client does and the library does not. A file
+/// without one is left to the library, which reads it again by itself.
+pub(in crate::cluster) fn trim_token_file(user: &mut AuthInfo) {
+    if user.token.is_none()
+        && let Some(path) = &user.token_file
+        && let Ok(token) = std::fs::read_to_string(path)
+        && token.trim() != token
+    {
+        user.token = Some(token.trim().to_owned().into());
+    }
+}
+
+/// A field of the user that the library does not show.
+fn field(user: &AuthInfo, key: &str) -> Option<String> {
+    let value = serde_json::to_value(user).unwrap_or_default();
+    value.get(key).and_then(serde_json::Value::as_str).map(str::to_owned)
+}
 
 impl Kubeconfig {
     /// Every credential in it with the name of what it is, for the redactor: tokens, passwords, keys (as base64 and
@@ -54,8 +93,8 @@ impl Kubeconfig {
     /// What may go wrong later with these credentials, one sentence each.
     ///
     /// `now` is the wall clock; `temporary` are the folders that the surroundings empty when the job ends, besides
-    /// the usual ones.
-    pub fn warnings(&self, now: Timestamp, temporary: &[PathBuf]) -> Vec<String> {
+    /// the usual ones; `stop_after` is how long a stop may take, in which the lock is renewed and given back.
+    pub fn warnings(&self, now: Timestamp, temporary: &[PathBuf], stop_after: Duration) -> Vec<String> {
         let mut said = Vec::new();
         let named = [
             ("token file", &self.user.token_file),
@@ -74,19 +113,35 @@ impl Kubeconfig {
             }
         }
         let value = serde_json::to_value(&self.user).unwrap_or_default();
-        if let Some(ends) = value.get("token").and_then(|token| token.as_str()).and_then(expiry)
-            && ends.duration_since(now) < SHORT_LIVED
-        {
-            said.push(format!(
-                "the token of context \"{}\" ends at {ends}: a run that is still at work then can neither renew nor \
-                 release its lock",
-                self.context
-            ));
+        let token = value.get("token").and_then(|token| token.as_str()).and_then(expiry);
+        let (certificate, unless) = self.certificate_ends();
+        for (what, ends, unless) in [("token", token, ""), ("client certificate", certificate, unless)] {
+            if let Some(ends) = ends
+                && ends < now + SHORT_LIVED.max(stop_after)
+            {
+                said.push(format!(
+                    "the {what} of context \"{}\" ends at {ends}{unless}: a run that is still at work then can neither \
+                     renew nor release its lock",
+                    self.context
+                ));
+            }
         }
         if self.cluster.insecure_skip_tls_verify == Some(true) {
             said.push(format!("the certificate of {} is not checked (insecure-skip-tls-verify)", self.server));
         }
         said
+    }
+
+    /// When the client's certificate ends, and what may come before that.
+    fn certificate_ends(&self) -> (Option<Timestamp>, &'static str) {
+        let (data, file) = (&self.user.client_certificate_data, &self.user.client_certificate);
+        let (pem, unless) = match (data, file) {
+            (Some(data), _) => (STANDARD.decode(data.trim()).ok(), ""),
+            (None, Some(path)) => (std::fs::read(path).ok(), " unless its file is written anew by then"),
+            (None, None) => (None, ""),
+        };
+        let first = pem.and_then(|pem| CertificateDer::from_pem_slice(&pem).ok());
+        (first.and_then(|der| certificate::ends(&der)), unless)
     }
 }
 
@@ -155,7 +210,8 @@ mod tests {
     #[test]
     fn credentials_that_end_with_the_job_are_warned_about() {
         let now: Timestamp = NOW.parse().expect("a time");
-        let said = |user: &str, temporary: &[PathBuf]| with_user(user).warnings(now, temporary);
+        let stop_after = Duration::from_secs(1200);
+        let said = |user: &str, temporary: &[PathBuf]| with_user(user).warnings(now, temporary, stop_after);
         assert!(said("{tokenFile: /var/run/token}", &[])[..].is_empty());
         assert_eq!(said("{tokenFile: /tmp/token}", &[]).len(), 1);
         assert_eq!(said("{tokenFile: /builds/tmp/token}", &[PathBuf::from("/builds/tmp")]).len(), 1);
@@ -165,5 +221,11 @@ mod tests {
         };
         assert_eq!(said(&jwt(1800), &[]).len(), 1);
         assert!(said(&jwt(36000), &[]).is_empty());
+        assert_eq!(with_user(&jwt(36000)).warnings(now, &[], Duration::from_secs(40_000)).len(), 1, "of a long stop");
+        let pem = include_str!("../../tests/it/cluster/expired.pem");
+        let data = format!("{{client-certificate-data: {}}}", STANDARD.encode(pem));
+        let told = "the client certificate of context \"x\" ends at 2020-01-02T00:00:00Z: a run that is still at work \
+                    then can neither renew nor release its lock";
+        assert_eq!(said(&data, &[]), [told]);
     }
 }

@@ -18,6 +18,7 @@ use kube::config::{
     NamedContext,
 };
 
+use crate::cluster::credentials;
 use crate::failure::{Code, Failure};
 
 /// The name of the context that stands for the service account of a pod.
@@ -193,6 +194,11 @@ fn narrow(found: Found, context: Option<&str>) -> Result<Kubeconfig, Failure> {
     let Some(server) = cluster.server.clone().filter(|server| !server.is_empty()) else {
         return Err(invalid(format!("cluster \"{cluster_name}\" in {origin} has no server")));
     };
+    if server.split('/').nth(2).is_some_and(|authority| authority.contains('@')) {
+        // The address is said in many places, and nothing would send what is in it.
+        let sentence = format!("the address of cluster \"{cluster_name}\" in {origin} has a user or a password in it");
+        return Err(invalid(sentence).hint("put the credentials under `users`, where they are kept secret"));
+    }
     // As kubectl does, a context whose user is missing goes on without credentials; the API server then says 401 or 403.
     let mut user = raw
         .auth_infos
@@ -201,6 +207,8 @@ fn narrow(found: Found, context: Option<&str>) -> Result<Kubeconfig, Failure> {
         .and_then(|named| named.auth_info.clone())
         .unwrap_or_default();
     never_ask(&mut user, &name, &origin)?;
+    credentials::trim_token(&mut user)
+        .map_err(|why| Failure::new(Code::CredentialsRefused, format!("context \"{name}\" in {origin}: {why}")))?;
     Ok(Kubeconfig { context: name, namespace, server, cluster, user, origin, cluster_name, user_name })
 }
 

@@ -13,6 +13,7 @@
 //! there": every answer that does not prove absence is a failure.
 
 // Which cluster, and how it is reached.
+mod certificate;
 pub mod credentials;
 pub mod kubeconfig;
 pub mod proxy;

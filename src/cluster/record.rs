@@ -3,8 +3,9 @@
 //! The ConfigMap `dc-install` in `dc-system` has one key, `install.json`. Phase `applying` is written before anything
 //! is applied and `installed` only after everything succeeded, so a half-applied re-install never reads as done.
 //!
-//! Never overwritten: a ConfigMap of that name that dcctl did not write, a record of a newer schema, and a record
-//! that was carried in from another cluster (a restored etcd, a copied namespace).
+//! Never overwritten: a ConfigMap of that name that dcctl did not write, a record of a newer schema, a record
+//! that was carried in from another cluster (a restored etcd, a copied namespace), and that of another bundle: what a
+//! cluster shares has one state, and applied from another bundle it would lose what the first one had made.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -26,6 +27,9 @@ pub const SCHEMA: u64 = 1;
 
 /// The annotation by which older tools mark what is dcctl's.
 const STAMP: &str = "core.devicechain.io/managed-by";
+
+/// The setting that names the bundle.
+pub const BUNDLE: &str = "bundle";
 
 /// How often a write is tried that met another writer, or whose answer got lost.
 const TRIES: u32 = 4;
@@ -61,24 +65,24 @@ pub struct Record {
 }
 
 impl Cluster {
-    /// Reads the install record, and refuses one that is not ours to rewrite (`guard.record`). None when there is
-    /// none yet.
-    pub async fn install_record(&self, uid: &str) -> Result<Option<Record>, Failure> {
+    /// Reads the install record of the cluster with this uid, and refuses one that is not for this bundle to rewrite
+    /// (`guard.record`, `guard.other_bundle`). None when there is none yet.
+    pub async fn install_record(&self, uid: &str, bundle: &str) -> Result<Option<Record>, Failure> {
         let found = self.record_object().await?;
-        found.as_ref().map_or(Ok(None), |object| judge(object, uid))
+        found.as_ref().map_or(Ok(None), |object| judge(object, uid, Some(bundle)))
     }
 
     /// Writes the install record over what is there, unless that is not ours to rewrite. Makes the namespace when it
     /// is missing.
     ///
-    /// Fails with `guard.record`.
+    /// Fails with `guard.record` and `guard.other_bundle`.
     pub async fn write_install_record(&self, record: &Record) -> Result<(), Failure> {
         let doing = format!("write the install record (ConfigMap {SHARED_NAMESPACE}/{NAME})");
         let mut tries = 1;
         loop {
             let found = self.record_object().await?;
             if let Some(found) = &found {
-                judge(found, &record.cluster_uid)?;
+                judge(found, &record.cluster_uid, record.settings.get(BUNDLE).and_then(Value::as_str))?;
             }
             let ask = match &found {
                 Some(_) => Ask::replace(path(), &rendered(record, found.clone()), Store::Yes),
@@ -123,7 +127,7 @@ fn rendered(record: &Record, found: Option<Value>) -> Value {
 }
 
 /// Whether what is there is ours to rewrite, and what it says.
-fn judge(object: &Value, uid: &str) -> Result<Option<Record>, Failure> {
+fn judge(object: &Value, uid: &str, bundle: Option<&str>) -> Result<Option<Record>, Failure> {
     let name = format!("ConfigMap {SHARED_NAMESPACE}/{NAME}");
     let refused = |message: String| Failure::new(Code::RecordForeign, message);
     let metadata = &object["metadata"];
@@ -146,7 +150,22 @@ fn judge(object: &Value, uid: &str) -> Result<Option<Record>, Failure> {
         ))
         .hint("it was carried in with a restored or copied namespace; delete it when that is so"));
     }
-    Ok(serde_json::from_value(value).ok())
+    // A record without a name is of a time when none was written.
+    match (value["settings"][BUNDLE].as_str(), bundle) {
+        (Some(theirs), Some(ours)) if theirs != ours => Err(other_bundle(theirs, ours, &name)),
+        _ => Ok(serde_json::from_value(value).ok()),
+    }
+}
+
+fn other_bundle(theirs: &str, ours: &str, record: &str) -> Failure {
+    let sentence = format!("this cluster was installed from the bundle \"{theirs}\", and this is \"{ours}\"");
+    Failure::new(Code::OtherBundle, sentence)
+        .cause(format!("{record} names it; what the one shares on this cluster would be removed for the other's"))
+        .hint(format!("give \"{ours}\" a cluster of its own, or install a release of \"{theirs}\""))
+        .hint(format!(
+            "if it is the same bundle under a new name: delete {record}, then run the same command again. What it \
+             shares is kept then, as far as the new one has it too"
+        ))
 }
 
 #[cfg(test)]
@@ -168,7 +187,7 @@ mod tests {
     #[test]
     fn our_own_record_reads_back() {
         let object = rendered(&record("u"), None);
-        assert_eq!(judge(&object, "u"), Ok(Some(record("u"))));
+        assert_eq!(judge(&object, "u", Some("demo")), Ok(Some(record("u"))));
     }
 
     #[test]
@@ -196,7 +215,7 @@ mod tests {
             (broken, "cannot be read"),
             (elsewhere, "record of another cluster"),
         ] {
-            let failure = judge(&object, "u").expect_err(says);
+            let failure = judge(&object, "u", None).expect_err(says);
             assert_eq!(failure.code, Code::RecordForeign);
             assert!(failure.message.contains(says), "{}", failure.message);
         }
@@ -206,6 +225,19 @@ mod tests {
     fn a_stamp_of_an_older_tool_counts_as_ours() {
         let mut object = rendered(&record("u"), None);
         object["metadata"] = json!({ "annotations": { STAMP: "dcctl" } });
-        assert!(judge(&object, "u").is_ok());
+        assert!(judge(&object, "u", None).is_ok());
+    }
+
+    #[test]
+    fn a_record_is_for_one_bundle_and_one_without_a_name_for_any() {
+        let mut named = record("u");
+        let code =
+            |record: &Record, bundle| judge(&rendered(record, None), "u", bundle).map_err(|failure| failure.code);
+        assert_eq!(code(&named, Some("two")), Ok(Some(named.clone())));
+        named.settings.insert(BUNDLE.to_owned(), json!("one"));
+        for bundle in [Some("one"), None] {
+            assert_eq!(code(&named, bundle), Ok(Some(named.clone())));
+        }
+        assert_eq!(code(&named, Some("two")), Err(Code::OtherBundle));
     }
 }

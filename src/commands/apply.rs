@@ -1,17 +1,18 @@
 //! `dcctl install` and `dcctl bootstrap`: gathers everything about a run of a bundle.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::cli::{ApplyOptions, BootstrapArgs, InstallArgs, ReportOptions, TargetOptions};
+use crate::cli::{ApplyOptions, BootstrapArgs, InstallArgs, ReportOptions, SubstrateOptions, TargetOptions};
 use crate::cluster::{Kubeconfig, Proxies, Sources, kubeconfig};
 use crate::commands::apply::reports::Reads;
 use crate::commands::attempt::{self, Asked as _, Begun};
-use crate::commands::{Desk, terminal};
+use crate::commands::{Desk, substrate, terminal};
 use crate::config::{BUNDLE, Bundle, Given, Inputs, Job};
 use crate::failure::{Code, Failure};
 use crate::front::Showing;
 use crate::pipeline::{Plan, Verb};
-use crate::run::{ForBundle, Mode, Purpose, Spec};
+use crate::run::{ForBundle, Mode, OnCluster, Purpose, Spec};
 
 pub(crate) mod files;
 pub(crate) mod reports;
@@ -48,6 +49,10 @@ impl attempt::Asked for Asked {
         &self.options.target
     }
 
+    fn substrate(&self) -> &SubstrateOptions {
+        &self.options.substrate
+    }
+
     fn report(&self) -> &ReportOptions {
         &self.options.report
     }
@@ -65,7 +70,7 @@ impl attempt::Asked for Asked {
         let of_options = options.values.iter().chain(&options.var_files).cloned();
         let mut files = kubeconfigs(desk, &options.target);
         files.extend(of_options.chain([options.bundle.join(BUNDLE)]));
-        Reads { files, bundle: Some(options.bundle.clone()) }
+        Reads { files, bundle: Some(options.bundle.clone()), lock_dir: None }
     }
 
     fn gather(&self, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failure> {
@@ -79,6 +84,7 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
     let environment = &desk.environment;
     let reports = reports::find(&options.report, &run_dir, &attempt::Asked::reads(asked, desk))?;
     let values = files::values(&options.values)?;
+    substrate::only_kubernetes(asked.verb.word(), &options.substrate)?;
     let written = Bundle::open(&options.bundle, &run_dir.join(files::UNPACKED))?;
     let kubeconfig = find_kubeconfig(desk, &options.target)?;
     let kubeconfig_path = run_dir.join(files::KUBECONFIG);
@@ -98,8 +104,10 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
     let state_dir =
         files::state_dir(options.state_dir.as_deref(), asked.instance.as_deref(), kubeconfig.context(), environment)?;
     crate::step::refuse_local_state_in_ci(&bundle, job.ci, options.state_dir.is_some())?;
-    kubeconfig.write(&kubeconfig_path)?;
-    let tools = environment.for_tools();
+    let cluster = on_cluster(desk, &kubeconfig, kubeconfig_path)?;
+    let mut tools = environment.for_tools();
+    // What dcctl itself reads for the bundle has arrived.
+    tools.dropped.retain(|name| !bundle.is_given_by(name));
     let secrets = secrets(&bundle, &kubeconfig);
     Ok(Spec {
         run: run.clone(),
@@ -107,17 +115,13 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
         began_at: desk.clock.wall(),
         plan: Plan::of(asked.verb),
         mode: asked.mode(),
-        purpose: Purpose::Bundle(Box::new(for_bundle(asked, bundle, state_dir, values))),
+        purpose: Purpose::Bundle(Box::new(for_bundle(asked, cluster, bundle, (state_dir, values)))),
         inside: environment.outer_run(),
-        kube_context: kubeconfig.context().to_owned(),
-        server: kubeconfig.server().to_owned(),
         user: environment.user_name(),
         host: files::host_name(),
-        notes: notes(desk, &kubeconfig, &job),
+        notes: notes(desk, Some(&kubeconfig), &job, options.stop_after),
         job,
         run_dir,
-        kubeconfig: kubeconfig_path,
-        proxy: proxies(desk),
         keep_output: options.keep_output,
         environment: tools.kept,
         dropped: tools.dropped,
@@ -133,13 +137,19 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
     })
 }
 
-fn for_bundle(asked: &Asked, bundle: Bundle, state_dir: PathBuf, values: Vec<PathBuf>) -> ForBundle {
+fn for_bundle(
+    asked: &Asked,
+    cluster: OnCluster,
+    bundle: Bundle,
+    (state_dir, values): (PathBuf, Vec<PathBuf>),
+) -> ForBundle {
     let options = &asked.options;
-    let bundle_name = options.bundle.file_name();
+    let bundle_path = std::path::absolute(&options.bundle).unwrap_or_else(|_| options.bundle.clone());
     ForBundle {
+        cluster,
         instance: asked.instance.clone(),
         bundle,
-        bundle_path: bundle_name.map_or_else(|| ".".to_owned(), |name| name.to_string_lossy().into_owned()),
+        bundle_path: bundle_path.components().collect::<PathBuf>().display().to_string(),
         state_dir,
         values,
         build: asked.build,
@@ -155,6 +165,17 @@ pub(crate) fn kubeconfigs(desk: &Desk, target: &TargetOptions) -> Vec<PathBuf> {
     let preset = desk.environment.home().map(|home| home.join(".kube/config"));
     let files = target.kubeconfig.iter().cloned().chain(listed).chain(preset);
     files.filter(|path| !path.as_os_str().is_empty()).collect()
+}
+
+/// The cluster of a run, with a kubeconfig of the run's own.
+pub(crate) fn on_cluster(desk: &Desk, kubeconfig: &Kubeconfig, path: PathBuf) -> Result<OnCluster, Failure> {
+    kubeconfig.write(&path)?;
+    Ok(OnCluster {
+        kube_context: kubeconfig.context().to_owned(),
+        server: kubeconfig.server().to_owned(),
+        kubeconfig: path,
+        proxy: proxies(desk),
+    })
 }
 
 /// The kubeconfig's one context that the run uses.
@@ -184,13 +205,14 @@ fn secrets(bundle: &Bundle, kubeconfig: &Kubeconfig) -> std::collections::BTreeM
 }
 
 /// Facts worth saying at a run's start.
-pub(crate) fn notes(desk: &Desk, kubeconfig: &Kubeconfig, job: &Job) -> Vec<String> {
+pub(crate) fn notes(desk: &Desk, kubeconfig: Option<&Kubeconfig>, job: &Job, stop_after: Duration) -> Vec<String> {
     // What CI systems empty when a job ends: credentials that lie there end with it, the run may not.
     let temporary: Vec<PathBuf> = ["RUNNER_TEMP", "CI_PROJECT_DIR", "WORKSPACE", "TMPDIR"]
         .iter()
         .filter_map(|name| desk.environment.path(name))
         .collect();
-    let mut notes = kubeconfig.warnings(desk.clock.wall(), &temporary);
+    let warnings = kubeconfig.map(|kubeconfig| kubeconfig.warnings(desk.clock.wall(), &temporary, stop_after));
+    let mut notes = warnings.unwrap_or_default();
     if let Some(system) = job.system {
         notes.push(format!("this run was started by {}", system.title()));
     }
@@ -198,7 +220,7 @@ pub(crate) fn notes(desk: &Desk, kubeconfig: &Kubeconfig, job: &Job) -> Vec<Stri
 }
 
 /// Makes a path absolute without looking at the file system.
-fn absolute(option: &str, path: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn absolute(option: &str, path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| {
         Failure::new(Code::OptionInvalid, format!("{option} {} is not a path", path.display())).because(&error)
     })

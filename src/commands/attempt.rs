@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cli::{self, BusyOptions, ReportOptions, TargetOptions};
+use crate::cli::{self, BusyOptions, ReportOptions, SubstrateOptions, TargetOptions};
 use crate::clock::Instant;
 use crate::commands::apply::files;
 use crate::commands::apply::reports::{self, Reads};
@@ -34,6 +34,9 @@ pub(crate) trait Asked: Send + Sync + 'static {
 
     /// Which cluster.
     fn target(&self) -> &TargetOptions;
+
+    /// What keeps the lock.
+    fn substrate(&self) -> &SubstrateOptions;
 
     /// Where it is said what happens.
     fn report(&self) -> &ReportOptions;
@@ -155,6 +158,7 @@ impl<A: Asked> Attempt<A> {
             instance: asked.instance().map(str::to_owned),
             program: asked.program(),
             kube_context: asked.target().kube_context.clone(),
+            lock_dir: asked.substrate().lock_dir.as_ref().map(|folder| folder.display().to_string()),
             mode: asked.mode(),
             events_file: reports.events,
             junit: reports.junit,

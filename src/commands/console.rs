@@ -3,7 +3,7 @@
 //! Nothing here waits for a terminal that stands still. What is to be said is kept until it can be written, and is
 //! written while something is waited for anyway; a terminal that is gone swallows it.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
@@ -12,6 +12,8 @@ use rustix::termios::QueueSelector;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use tokio::io::{Interest, Ready};
 
+use crate::commands::terminal::width_of;
+use crate::commands::wrap::wrapped;
 use crate::failure::{Code, Failure};
 
 /// The longest line that is read. A terminal gives no longer one.
@@ -86,7 +88,8 @@ impl Console {
         if self.fleeting.take().is_some() {
             self.unsaid.push(b'\n');
         }
-        self.unsaid.extend_from_slice(text.as_bytes());
+        let fitted = width_of(self.terminal.as_fd()).map_or_else(|| text.to_owned(), |width| wrapped(text, width));
+        self.unsaid.extend_from_slice(fitted.as_bytes());
         self.unsaid.push(b'\n');
     }
 

@@ -1,18 +1,23 @@
-//! `dcctl exec -- CMD`: any command under the cluster's lock. It has no bundle.
+//! `dcctl exec -- CMD`: any command under the lock of a cluster, or of a folder. It has no bundle.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::cli::{ExecArgs, ReportOptions, TargetOptions};
+use crate::cli::{ExecArgs, ReportOptions, SubstrateOptions, TargetOptions};
+use crate::cluster::Kubeconfig;
 use crate::commands::apply::reports::{self, Reads};
 use crate::commands::apply::{self, files};
 use crate::commands::attempt::{self, Begun};
+use crate::commands::substrate::{self, Meant};
 use crate::commands::{Desk, terminal};
 use crate::config::Job;
+use crate::config::env::ToolEnvironment;
 use crate::failure::{Code, Failure};
 use crate::front::Showing;
+use crate::lock::direct::Intent;
+use crate::lock::{LockFolder, Timing};
 use crate::pipeline::{Plan, Verb};
-use crate::run::{ForCommand, Mode, Purpose, Spec};
+use crate::run::{ForCommand, Mode, Purpose, Spec, Substrate};
 
 /// Runs the command.
 pub(crate) fn exec(desk: &Desk, args: ExecArgs) -> u8 {
@@ -35,11 +40,16 @@ impl attempt::Asked for Asked {
     }
 
     fn program(&self) -> Option<String> {
-        Some(self.for_command(Path::new(""), PathBuf::new()).name())
+        let nowhere = Substrate::Direct(PathBuf::new());
+        Some(self.for_command(nowhere, Path::new(""), PathBuf::new()).name())
     }
 
     fn target(&self) -> &TargetOptions {
         &self.0.target
+    }
+
+    fn substrate(&self) -> &SubstrateOptions {
+        &self.0.substrate
     }
 
     fn report(&self) -> &ReportOptions {
@@ -55,10 +65,14 @@ impl attempt::Asked for Asked {
     }
 
     fn reads(&self, desk: &Desk) -> Reads {
-        Reads { files: apply::kubeconfigs(desk, &self.0.target), bundle: None }
+        Reads {
+            files: apply::kubeconfigs(desk, &self.0.target),
+            bundle: None,
+            lock_dir: self.0.substrate.lock_dir.clone(),
+        }
     }
 
-    /// In the order in which mistakes are best told: options, kubeconfig. Whether the command is there is asked in the run's
+    /// In the order in which mistakes are best told: options, kubeconfig or lock folder. Whether the command is there is asked in the run's
     /// first step.
     fn gather(&self, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failure> {
         let (args, desk) = (&self.0, &begun.desk);
@@ -67,28 +81,22 @@ impl attempt::Asked for Asked {
         let folder = std::env::current_dir().map_err(|error| {
             Failure::new(Code::OptionInvalid, "the folder that the command is to run in is gone").because(&error)
         })?;
-        let kubeconfig = apply::find_kubeconfig(desk, &args.target)?;
-        let kubeconfig_path = run_dir.join(files::KUBECONFIG);
-        kubeconfig.write(&kubeconfig_path)?;
+        let lock = self.lock(desk, &run_dir)?;
         let job = Job::detect(environment, std::process::id());
-        let given = environment.for_command();
+        let given = lock.environment;
         Ok(Spec {
             run: begun.run.clone(),
             began: begun.began,
             began_at: desk.clock.wall(),
             plan: Plan::of(Verb::Exec),
             mode: attempt::Asked::mode(self),
-            purpose: Purpose::Command(Box::new(self.for_command(&run_dir, folder))),
+            purpose: Purpose::Command(Box::new(self.for_command(lock.substrate, &run_dir, folder))),
             inside: environment.outer_run(),
-            kube_context: kubeconfig.context().to_owned(),
-            server: kubeconfig.server().to_owned(),
             user: environment.user_name(),
             host: files::host_name(),
-            notes: apply::notes(desk, &kubeconfig, &job),
+            notes: apply::notes(desk, lock.kubeconfig.as_ref(), &job, args.stop_after),
             job,
             run_dir,
-            kubeconfig: kubeconfig_path,
-            proxy: apply::proxies(desk),
             keep_output: args.keep_output,
             environment: given.kept,
             dropped: given.dropped,
@@ -98,18 +106,50 @@ impl attempt::Asked for Asked {
             wait: attempt::wait(&args.busy),
             on_busy: attempt::on_busy(&args.busy, Verb::Exec),
             stop_after: args.stop_after,
-            secrets: kubeconfig.secrets().into_iter().collect(),
+            secrets: lock.kubeconfig.iter().flat_map(Kubeconfig::secrets).collect(),
             #[cfg(feature = "test-tools")]
             break_at: environment.text("DCCTL_TEST_BREAK").map(str::to_owned),
         })
     }
 }
 
+/// What keeps the lock, and what follows from that.
+struct Lock {
+    substrate: Substrate,
+    /// Of a cluster.
+    kubeconfig: Option<Kubeconfig>,
+    /// What the command starts from.
+    environment: ToolEnvironment,
+}
+
 impl Asked {
-    fn for_command(&self, run_dir: &Path, folder: PathBuf) -> ForCommand {
+    /// With a lock in a folder no kubeconfig is looked for, and none is made.
+    fn lock(&self, desk: &Desk, run_dir: &Path) -> Result<Lock, Failure> {
+        let (args, environment) = (&self.0, &desk.environment);
+        match substrate::meant(&args.substrate, &args.target)? {
+            Meant::Kubernetes => {
+                let kubeconfig = apply::find_kubeconfig(desk, &args.target)?;
+                let cluster = apply::on_cluster(desk, &kubeconfig, run_dir.join(files::KUBECONFIG))?;
+                let substrate = Substrate::Kubernetes(cluster);
+                Ok(Lock { substrate, kubeconfig: Some(kubeconfig), environment: environment.for_command() })
+            }
+            Meant::Direct(path) => {
+                let intent = match attempt::Asked::mode(self) {
+                    Mode::Act => Intent::Change,
+                    Mode::DryRun => Intent::Look,
+                };
+                LockFolder::new(path.clone(), Timing::STANDARD).check_now(intent)?;
+                let environment = environment.for_command_without_cluster();
+                Ok(Lock { substrate: Substrate::Direct(path), kubeconfig: None, environment })
+            }
+        }
+    }
+
+    fn for_command(&self, substrate: Substrate, run_dir: &Path, folder: PathBuf) -> ForCommand {
         let (program, args) = self.words();
         let output = run_dir.join("output");
         ForCommand {
+            substrate,
             program: program.clone(),
             args: args.to_vec(),
             folder,

@@ -3,11 +3,12 @@
 use std::io::Write;
 
 use crate::cli::{LockStatusArgs, StatusOutput};
-use crate::cluster::{Cluster, Kubeconfig, MayWrite};
-use crate::commands::{Desk, Reader, apply, runtime, say, terminal, told};
+use crate::commands::substrate::{self, Reached};
+use crate::commands::{Desk, Reader, runtime, say, terminal, told};
 use crate::failure::{Code, Failure};
+use crate::lock::direct::Intent;
 use crate::lock::status::{self, Status};
-use crate::lock::{self, Follower, LeaseApi, Observation, Sight, Timing};
+use crate::lock::{self, Follower, Observation, Place, Sight, Timing};
 use crate::signal;
 
 /// Prints it, once or whenever it changes. The exit code is 0, unless it is asked to say whether the lock can be had.
@@ -27,15 +28,15 @@ pub(crate) fn status(desk: &Desk, args: &LockStatusArgs) -> u8 {
 /// The last that was seen.
 async fn look(desk: &Desk, args: &LockStatusArgs) -> Result<Option<Status>, Failure> {
     if !args.watch {
-        let (kubeconfig, store) = connect(desk, args).await?;
+        let Reached { store, place, .. } = connect(desk, args).await?;
         let seen = lock::observe(&store).await?;
-        let status = status::status(seen.as_ref(), kubeconfig.context(), desk.clock.wall());
-        say(&whole(&status, args.output))?;
+        let status = status::status(seen.as_ref(), &place, desk.clock.wall());
+        say(&whole(&status, &place, args.output))?;
         return Ok(Some(status));
     }
     let mut signals = signal::install()
         .map_err(|error| Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error))?;
-    let mut watching = Watching { desk, output: args.output, context: String::new(), seen: Seen::NotYet, shown: None };
+    let mut watching = Watching { desk, output: args.output, seen: Seen::NotYet, shown: None };
     tokio::select! {
         biased;
         _ = signals.next() => {}
@@ -44,17 +45,15 @@ async fn look(desk: &Desk, args: &LockStatusArgs) -> Result<Option<Status>, Fail
     Ok(watching.shown)
 }
 
-async fn connect(desk: &Desk, args: &LockStatusArgs) -> Result<(Kubeconfig, LeaseApi), Failure> {
-    let kubeconfig = apply::find_kubeconfig(desk, &args.target)?;
-    let cluster = Cluster::connect(&kubeconfig, &apply::proxies(desk), MayWrite::never()).await?;
-    Ok((kubeconfig, LeaseApi::new(cluster.client(), Timing::STANDARD)))
+async fn connect(desk: &Desk, args: &LockStatusArgs) -> Result<Reached, Failure> {
+    let meant = substrate::meant(&args.substrate, &args.target)?;
+    substrate::reach(desk, meant, &args.target, Intent::Look).await
 }
 
 /// Somebody who watches the lock on standard output.
 struct Watching<'a> {
     desk: &'a Desk,
     output: StatusOutput,
-    context: String,
     seen: Seen,
     shown: Option<Status>,
 }
@@ -79,8 +78,7 @@ enum Show {
 impl Watching<'_> {
     /// Watches until nobody reads any more, or the lock may not be seen.
     async fn watch(&mut self, args: &LockStatusArgs) -> Result<(), Failure> {
-        let (kubeconfig, store) = connect(self.desk, args).await?;
-        kubeconfig.context().clone_into(&mut self.context);
+        let Reached { store, place, .. } = connect(self.desk, args).await?;
         let mut follower = Follower::new(store, Timing::STANDARD);
         let mut show = Show::Everything;
         loop {
@@ -91,10 +89,10 @@ impl Watching<'_> {
                 () = tokio::time::sleep(Timing::STANDARD.poll_clock_every()) => None,
             };
             let reader = match sight {
-                None => self.show(Show::Changes)?,
+                None => self.show(&place, Show::Changes)?,
                 Some(Sight::Lease(seen)) => {
                     self.seen = Seen::Lease(seen);
-                    self.show(std::mem::replace(&mut show, Show::Renewals))?
+                    self.show(&place, std::mem::replace(&mut show, Show::Renewals))?
                 }
                 Some(Sight::Blind(failure)) => {
                     show = Show::Everything;
@@ -110,9 +108,9 @@ impl Watching<'_> {
         }
     }
 
-    fn show(&mut self, show: Show) -> Result<Reader, Failure> {
+    fn show(&mut self, place: &Place, show: Show) -> Result<Reader, Failure> {
         let Seen::Lease(seen) = &self.seen else { return Ok(Reader::There) };
-        let status = status::status(seen.as_ref(), &self.context, self.desk.clock.wall());
+        let status = status::status(seen.as_ref(), place, self.desk.clock.wall());
         let counts = match (show, self.output) {
             (Show::Everything, _) | (Show::Renewals, StatusOutput::Json) => true,
             (Show::Changes, _) | (Show::Renewals, StatusOutput::Human) => {
@@ -123,8 +121,8 @@ impl Watching<'_> {
             return Ok(Reader::There);
         }
         let text = match self.output {
-            StatusOutput::Human if self.shown.is_some() => format!("\n{}", whole(&status, self.output)),
-            StatusOutput::Human => whole(&status, self.output),
+            StatusOutput::Human if self.shown.is_some() => format!("\n{}", whole(&status, place, self.output)),
+            StatusOutput::Human => whole(&status, place, self.output),
             StatusOutput::Json => serde_json::to_string(&status).expect("a status is plain JSON") + "\n",
         };
         self.shown = Some(status);
@@ -132,9 +130,9 @@ impl Watching<'_> {
     }
 }
 
-fn whole(seen: &Status, output: StatusOutput) -> String {
+fn whole(seen: &Status, place: &Place, output: StatusOutput) -> String {
     let mut text = match output {
-        StatusOutput::Human => seen.text(),
+        StatusOutput::Human => terminal::fitted(&seen.text(place)),
         StatusOutput::Json => serde_json::to_string_pretty(seen).expect("a status is plain JSON"),
     };
     if !text.ends_with('\n') {

@@ -11,8 +11,10 @@ mod lock_status;
 mod rbac;
 mod reclaim;
 mod schema;
+mod substrate;
 mod supervise;
 mod terminal;
+mod wrap;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -79,7 +81,7 @@ impl Desk {
             Command::Instances(InstancesCommand::Reclaim(args)) => reclaim::reclaim(self, args),
             Command::Explain(args) => explain::explain(&args),
             Command::Schema => schema::print_schema(),
-            Command::Rbac => rbac::print_rules(),
+            Command::Rbac(args) => rbac::print_rights(&args),
             Command::Supervise => supervise::supervise(self),
         }
     }
@@ -103,7 +105,7 @@ impl Desk {
             _ => terminal::showing(self, output, cli::Color::Auto),
         };
         // What it would have read is not known, so whatever has a content is left alone, if that is no report.
-        let everything = Reads { files: Vec::new(), bundle: Some(PathBuf::from("/")) };
+        let everything = Reads { bundle: Some(PathBuf::from("/")), ..Reads::default() };
         let given = ReportOptions { output, events_file, junit, run_dir: None, color: cli::Color::Auto };
         let reports = apply::reports::writable(&given, &everything);
         let refusal = Refusal {
@@ -114,6 +116,7 @@ impl Desk {
             instance,
             program: None,
             kube_context: None,
+            lock_dir: None,
             mode: if dry_run { Mode::DryRun } else { Mode::Act },
             events_file: reports.events,
             junit: reports.junit,

@@ -11,15 +11,17 @@ use std::time::Duration;
 
 use crate::cli::{ReclaimArgs, TargetOptions};
 use crate::clock;
-use crate::cluster::{Cluster, MayWrite};
-use crate::commands::apply::{files, find_kubeconfig, proxies};
+use crate::cluster::Cluster;
+use crate::commands::apply::files;
 use crate::commands::console::{Console, Opened};
+use crate::commands::substrate::{self, Meant, Reached};
 use crate::commands::{Desk, complain, complaint, runtime};
 use crate::failure::{Code, Failure};
+use crate::lock::direct::Intent;
 use crate::lock::reclaim::evidence::{self, Pod};
 use crate::lock::reclaim::words::{self, Shown};
-use crate::lock::reclaim::{Act, End, Person, Progress};
-use crate::lock::{self, HolderId, LeaseApi, Observation, Request, Timing, notes};
+use crate::lock::reclaim::{Act, Person, Progress};
+use crate::lock::{self, HolderId, Observation, Request, Timing, notes};
 use crate::signal::{self, Signals};
 
 /// How long the holder's pod is looked for.
@@ -29,10 +31,12 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// Reclaims, and says what came of it.
 pub(crate) fn reclaim(desk: &Desk, args: ReclaimArgs) -> u8 {
-    let opened = no_job(desk).and_then(|()| Opened::open());
-    let ended = opened.and_then(|opened| {
+    let target = TargetOptions { kubeconfig: args.kubeconfig, kube_context: args.kube_context };
+    let meant = substrate::meant(&args.substrate, &target).and_then(|meant| named(meant, &target));
+    let opened = meant.and_then(|meant| no_job(desk).and_then(|()| Opened::open()).map(|opened| (meant, opened)));
+    let ended = opened.and_then(|(meant, opened)| {
         let runtime = runtime()?;
-        let ended = runtime.block_on(at_terminal(desk, args, opened));
+        let ended = runtime.block_on(at_terminal(desk, meant, &target, opened));
         runtime.shutdown_background();
         ended
     });
@@ -40,6 +44,16 @@ pub(crate) fn reclaim(desk: &Desk, args: ReclaimArgs) -> u8 {
         complain(&failure);
         failure.code.exit()
     })
+}
+
+/// A lock is never taken from a cluster that is only the current one.
+fn named(meant: Meant, target: &TargetOptions) -> Result<Meant, Failure> {
+    if meant == Meant::Kubernetes && target.kube_context.is_none() {
+        let said =
+            "whose lock is to be taken has to be named: --kube-context NAME, or --substrate direct --lock-dir DIR";
+        return Err(Failure::new(Code::UsageInvalid, said));
+    }
+    Ok(meant)
 }
 
 /// In a job nobody decides that a run is gone, even where it has a terminal.
@@ -54,19 +68,18 @@ fn no_job(desk: &Desk) -> Result<(), Failure> {
 }
 
 /// Everything from here on is said on the terminal. Fails only when that cannot be used.
-async fn at_terminal(desk: &Desk, args: ReclaimArgs, opened: Opened) -> Result<u8, Failure> {
+async fn at_terminal(desk: &Desk, meant: Meant, target: &TargetOptions, opened: Opened) -> Result<u8, Failure> {
     let mut signals = signal::install()
         .map_err(|error| Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error))?;
     let mut console = Console::new(opened)?;
-    let target = TargetOptions { kubeconfig: args.kubeconfig, kube_context: Some(args.kube_context) };
     let connected = tokio::select! {
         biased;
-        _ = signals.next() => Err(words::end(&End::Interrupted).expect_err("an interrupt is a failure")),
-        connected = connect(desk, &target) => connected,
+        _ = signals.next() => Err(words::interrupted()),
+        connected = substrate::reach(desk, meant, target, Intent::Change) => connected,
     };
     let ended = match connected {
-        Ok(cluster) => {
-            let mut terminal = AtTerminal { desk, cluster, console, signals, shown: None, looking: None };
+        Ok(reached) => {
+            let mut terminal = AtTerminal { desk, reached, console, signals, shown: None, looking: None };
             let ended = terminal.reclaim().await;
             console = terminal.console;
             ended
@@ -82,18 +95,13 @@ async fn at_terminal(desk: &Desk, args: ReclaimArgs, opened: Opened) -> Result<u
     Ok(code)
 }
 
-async fn connect(desk: &Desk, target: &TargetOptions) -> Result<Cluster, Failure> {
-    let kubeconfig = find_kubeconfig(desk, target)?;
-    Cluster::connect(&kubeconfig, &proxies(desk), MayWrite::never()).await
-}
-
 /// What is known about the holder's pod; none when it names none.
 type Looking = Pin<Box<dyn Future<Output = Option<Pod>>>>;
 
 /// The person, as far as a terminal and signals show them.
 struct AtTerminal<'a> {
     desk: &'a Desk,
-    cluster: Cluster,
+    reached: Reached,
     console: Console,
     signals: Signals,
     /// The holder that they are to be shown.
@@ -104,10 +112,10 @@ struct AtTerminal<'a> {
 
 impl AtTerminal<'_> {
     async fn reclaim(&mut self) -> Result<String, Failure> {
-        let store = LeaseApi::new(self.cluster.client(), Timing::STANDARD);
+        let (store, place) = (self.reached.store.clone(), self.reached.place.clone());
         let (request, clock) = (self.request(), self.desk.clock.clone());
         let ended = lock::reclaim::reclaim(&store, request, Timing::STANDARD, &*clock, self).await;
-        words::end(&ended)
+        words::end(&ended, &place)
     }
 
     fn request(&self) -> Request {
@@ -124,7 +132,7 @@ impl AtTerminal<'_> {
     /// Everything is known now: show it and ask.
     fn question(&mut self, pod: Option<&Pod>) {
         let Some(seen) = self.shown.take() else { return };
-        self.console.say(&evidence::evidence(&seen, pod, self.desk.clock.wall()));
+        self.console.say(&evidence::evidence(&seen, pod, &self.reached.place, self.desk.clock.wall()));
         self.console.ask(evidence::QUESTION);
     }
 }
@@ -143,12 +151,12 @@ impl Person for AtTerminal<'_> {
     }
 
     fn show(&mut self, seen: &Observation) {
-        self.looking = Some(Box::pin(look_for_pod(self.cluster.clone(), seen.clone())));
+        self.looking = Some(Box::pin(look_for_pod(self.reached.cluster.clone(), seen.clone())));
         self.shown = Some(seen.clone());
     }
 
     fn tell(&mut self, progress: &Progress) {
-        match words::progress(progress) {
+        match words::progress(progress, &self.reached.place) {
             Shown::Line(line) => self.console.say(&line),
             Shown::Fleeting(line) => self.console.say_fleetingly(&line),
         }
@@ -167,11 +175,14 @@ async fn looked(looking: &mut Option<Looking>) -> Option<Pod> {
 }
 
 /// What became of the pod that the holder names.
-async fn look_for_pod(cluster: Cluster, seen: Observation) -> Option<Pod> {
+async fn look_for_pod(cluster: Option<Cluster>, seen: Observation) -> Option<Pod> {
     let note = |key: &str| seen.record().note(key);
     let name = note(notes::POD_NAME)?;
     let Some(namespace) = note(notes::POD_NAMESPACE) else {
         return Some(Pod::Unknown { why: "it does not say in which namespace it is".to_owned() });
+    };
+    let Some(cluster) = cluster else {
+        return Some(Pod::Unknown { why: "the lock is in a folder, and no cluster is asked".to_owned() });
     };
     Some(match tokio::time::timeout(POD_LIMIT, cluster.pod(namespace, name)).await {
         Ok(Ok(None)) => Pod::NotThere,

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::cli::{Color as Wanted, Output};
 use crate::commands::Desk;
+use crate::commands::wrap::wrapped;
 use crate::config::env::Color as Hint;
 use crate::front::{Form, LineEnd, Ours, Showing, Streams, Terminal, Theirs};
 use crate::process;
@@ -69,7 +70,7 @@ pub(crate) fn showing_beside_a_command(desk: &Desk, output: Option<Output>, colo
             let form = Form::Human(Options {
                 color: if is_coloured(color, desk.environment.color(), terminal) { Color::On } else { Color::Off },
                 // A line that is drawn again and again would be drawn into what the command prints.
-                screen: Screen::Plain,
+                screen: if terminal { Screen::Shared } else { Screen::Plain },
                 width: width_of(rustix::stdio::stderr()).unwrap_or(PLAIN_WIDTH),
                 output: ToolOutput::Elsewhere,
             });
@@ -100,12 +101,17 @@ fn is_coloured(wanted: Wanted, hint: Hint, terminal: bool) -> bool {
     }
 }
 
+/// A text of ours as it is printed: wrapped where standard output is a terminal, as it is everywhere else.
+pub(crate) fn fitted(text: &str) -> String {
+    width().map_or_else(|| text.to_owned(), |width| wrapped(text, width))
+}
+
 /// The columns of the terminal that standard output is.
 fn width() -> Option<usize> {
     width_of(rustix::stdio::stdout())
 }
 
-fn width_of(terminal: BorrowedFd<'_>) -> Option<usize> {
+pub(crate) fn width_of(terminal: BorrowedFd<'_>) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(terminal).ok()?;
     (size.ws_col >= 20).then_some(usize::from(size.ws_col))
 }

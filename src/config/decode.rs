@@ -227,7 +227,7 @@ impl Decoder<'_, '_> {
                     let what = format!(
                         "the secret `{name}` is not given{found}: set {environment}, or give it in a --var-file"
                     );
-                    self.reader.wrong(Code::VariableInvalid, value.node.at, &value.path, what);
+                    self.reader.lacks_secret(value.node.at, &value.path, what);
                 }
                 Err(problem) => self.reader.problems.add(problem),
             }

@@ -167,6 +167,12 @@ impl Environment {
         self.without(changes_clusters)
     }
 
+    /// The same where the lock is of no cluster: everything but our own options. There is no cluster to be kept to, so where
+    /// the command's tools go is the caller's business.
+    pub fn for_command_without_cluster(&self) -> ToolEnvironment {
+        self.without(is_our_option)
+    }
+
     /// The id of the run that started this process, if one did.
     pub fn outer_run(&self) -> Option<String> {
         let (run, _) = self.text(RUN_TAG)?.split_once('/')?;
@@ -257,6 +263,11 @@ fn changes_clusters(name: &str) -> bool {
         "KUBE_TLS_SERVER_NAME",
     ];
     PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || NAMES.contains(&name)
+}
+
+/// Whether a variable is one of our own options.
+fn is_our_option(name: &str) -> bool {
+    name.starts_with("DCCTL_")
 }
 
 /// The name and home of a user id in the text of `/etc/passwd`.
@@ -374,6 +385,9 @@ mod tests {
         let command = environment.for_command();
         assert!(command.kept.iter().any(|(name, _)| name == "TF_VAR_name"), "{command:?}");
         assert_eq!(command.dropped, ["DCCTL_VAR_PASSWORD", "HELM_KUBECONTEXT", "KUBE_HOST", "TF_CLI_ARGS_apply"]);
+        let without = environment.for_command_without_cluster();
+        assert!(without.kept.iter().any(|(name, _)| name == "KUBE_HOST"), "{without:?}");
+        assert_eq!(without.dropped, ["DCCTL_VAR_PASSWORD"]);
     }
 
     #[test]

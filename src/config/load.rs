@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::config::decode::Decoder;
 use crate::config::paths::{self, Want};
 use crate::config::placeholder::entry;
-use crate::config::problem::{MOST, Problem, Problems};
+use crate::config::problem::{MOST, Mend, Problem, Problems};
 use crate::config::reader::{Field, Reader};
 use crate::config::resolved::Bundle;
 use crate::config::scope::{Area, Need, Scope};
@@ -109,9 +109,9 @@ impl Written {
         let mut problems = Problems::default();
         let mut scope = Scope::new(&self.tree, &self.version, inputs, &mut problems, &self.file);
         let bundle = self.sections(&mut scope, inputs, &mut problems);
-        let notes = self.check_given(&inputs.given, scope.secrets(), &mut problems);
+        let (notes, asked) = self.check_given(&inputs.given, scope.secrets(), &mut problems);
         match problems.into_failure() {
-            None => Ok(Bundle { notes, ..bundle }),
+            None => Ok(Bundle { notes, asked, ..bundle }),
             Some(failure) => Err(failure),
         }
     }
@@ -149,6 +149,7 @@ impl Written {
             verify: verify.filter(|_| !on_cluster).unwrap_or_default(),
             max_connections: budget,
             notes: Vec::new(),
+            asked: BTreeSet::new(),
         }
     }
 
@@ -179,7 +180,13 @@ impl Written {
 
     /// What was given and cannot be used. Names in a file that the bundle does not know are only worth a note: one
     /// file may serve several bundles. On a command line they are a slip.
-    fn check_given(&self, given: &Given, secrets: &BTreeSet<String>, problems: &mut Problems) -> Vec<String> {
+    /// With the notes comes all that the bundle asks for.
+    fn check_given(
+        &self,
+        given: &Given,
+        secrets: &BTreeSet<String>,
+        problems: &mut Problems,
+    ) -> (Vec<String>, BTreeSet<String>) {
         let keys =
             |map: &Node| -> Vec<String> { map.map().into_iter().flatten().map(|(key, _)| key.name.clone()).collect() };
         let mut asked: BTreeSet<String> =
@@ -193,9 +200,10 @@ impl Written {
                 let what = format!(
                     "a secret may not be on a command line, which everybody on the machine can see: set {environment}, or give it in a --var-file"
                 );
-                problems.add(Problem::elsewhere(format!("--var {name}"), what));
+                problems.add(Problem::elsewhere(format!("--var {name}"), what).mended_by(Mend::GiveSecret));
             } else if !asked.contains(name) {
-                problems.add(Problem::elsewhere(format!("--var {name}"), written::unasked(name, &asked, unasked)));
+                let what = written::unasked(name, &asked, unasked);
+                problems.add(Problem::elsewhere(format!("--var {name}"), what).mended_by(Mend::Rename));
                 unasked += 1;
             }
         }
@@ -204,7 +212,9 @@ impl Written {
         let more = unknown.clone().count().saturating_sub(MOST);
         let note = |entry: &FromFile| entry.place.sentence(&written::unasked(&entry.name, &asked, 0));
         let more = (more > 0).then(|| format!("the files of --var-file have {more} more such variables"));
-        unknown.take(MOST).map(note).chain(more).collect()
+        let notes = unknown.take(MOST).map(note).chain(more).collect();
+        asked.extend(secrets.iter().cloned());
+        (notes, asked)
     }
 }
 

@@ -35,4 +35,5 @@ pub use env::Environment;
 pub use load::{FILE as BUNDLE, Inputs, Written};
 pub use name::check_instance;
 pub use resolved::{Bundle, Chart, Claims, Command, Declaration, Deployment, Instance, Operator, Root};
+pub(crate) use suggest::nearest;
 pub use variables::Given;

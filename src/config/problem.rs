@@ -15,6 +15,35 @@ pub(crate) struct Problem {
     pub(crate) place: Place,
     /// What is wrong and what to write instead, without a full stop.
     pub(crate) what: String,
+    /// What the caller does about it.
+    pub(crate) mend: Mend,
+}
+
+/// What a caller does about a mistake, where the remedy of its code would be too little.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mend {
+    /// What the code's own remedy says.
+    AsCoded,
+    /// A variable is missing.
+    GiveVariable,
+    /// A secret is missing, or was given where everybody sees it.
+    GiveSecret,
+    /// Nobody asks for it.
+    Rename,
+    /// It has another type.
+    Retype,
+}
+
+impl Mend {
+    fn hint(self) -> Option<&'static str> {
+        match self {
+            Mend::AsCoded => None,
+            Mend::GiveVariable => Some("Give the variable with --var, --var-file or DCCTL_VAR_NAME."),
+            Mend::GiveSecret => Some("Give the secret with --var-file or DCCTL_VAR_NAME; --var is not for secrets."),
+            Mend::Rename => Some("Correct the name of the variable, or leave it out."),
+            Mend::Retype => Some("Give the variable a value of the type that the message names."),
+        }
+    }
 }
 
 /// Where a mistake is.
@@ -33,7 +62,16 @@ pub(crate) struct Problems(BTreeSet<Problem>);
 
 impl Problem {
     pub(crate) fn elsewhere(place: impl Into<String>, what: impl Into<String>) -> Problem {
-        Problem { code: Code::VariableInvalid, place: Place::Elsewhere(place.into()), what: what.into() }
+        Problem::new(Code::VariableInvalid, Place::Elsewhere(place.into()), what)
+    }
+
+    pub(crate) fn new(code: Code, place: Place, what: impl Into<String>) -> Problem {
+        Problem { code, place, what: what.into(), mend: Mend::AsCoded }
+    }
+
+    /// With what the caller does about it.
+    pub(crate) fn mended_by(self, mend: Mend) -> Problem {
+        Problem { mend, ..self }
     }
 
     fn sentence(&self) -> String {
@@ -73,7 +111,15 @@ impl Problems {
         if self.0.len() > MOST {
             failure = failure.cause(format!("and {} more", self.0.len() - MOST));
         }
-        Some(failure)
+        // Who has mistakes of the bundle to mend is not told about variables yet.
+        let mends: BTreeSet<Mend> =
+            self.0.iter().filter(|problem| problem.code == first.code).map(|problem| problem.mend).collect();
+        let first_hint = mends.contains(&Mend::AsCoded).then(|| first.code.row().remedy);
+        let hints: Vec<&str> = mends.iter().filter_map(|mend| mend.hint()).collect();
+        if hints.is_empty() {
+            return Some(failure);
+        }
+        Some(hints.into_iter().chain(first_hint).fold(failure, Failure::hint))
     }
 }
 
@@ -83,11 +129,29 @@ mod tests {
 
     fn at(line: u64, code: Code, what: &str) -> Problem {
         let at = Some(Position { line, column: 3 });
-        Problem {
-            code,
-            place: Place::File { file: "b.yaml".to_owned(), at, field: "verify[0]".to_owned() },
-            what: what.to_owned(),
+        Problem::new(code, Place::File { file: "b.yaml".to_owned(), at, field: "verify[0]".to_owned() }, what)
+    }
+
+    #[test]
+    fn what_to_do_is_about_what_is_wrong() {
+        let hints = |mends: &[Mend]| {
+            let mut problems = Problems::default();
+            for mend in mends {
+                problems.add(Problem::elsewhere("--var x", format!("{mend:?}")).mended_by(*mend));
+            }
+            problems.into_failure().expect("a failure").hints
+        };
+        assert_eq!(hints(&[Mend::AsCoded]), Vec::<String>::new());
+        for (mend, says) in [
+            (Mend::GiveVariable, "--var, --var-file or DCCTL_VAR_NAME"),
+            (Mend::GiveSecret, "--var is not for secrets"),
+            (Mend::Rename, "Correct the name"),
+            (Mend::Retype, "of the type"),
+        ] {
+            assert!(matches!(hints(&[mend]).as_slice(), [only] if only.contains(says)), "{mend:?}");
         }
+        assert_eq!(hints(&[Mend::Retype, Mend::Rename, Mend::Rename]).len(), 2);
+        assert_eq!(hints(&[Mend::AsCoded, Mend::Rename]).last(), Some(&Code::VariableInvalid.row().remedy.to_owned()));
     }
 
     #[test]

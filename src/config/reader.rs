@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::config::placeholder::{element, entry};
-use crate::config::problem::{Place, Problem, Problems};
+use crate::config::problem::{Mend, Place, Problem, Problems};
 use crate::config::tree::{Key, Kind, Node, Position};
 use crate::config::{span, suggest};
 use crate::failure::Code;
@@ -71,7 +71,15 @@ impl Reader<'_> {
     /// Notes a mistake anywhere in the file.
     pub(crate) fn wrong(&mut self, code: Code, at: Position, path: &str, what: String) {
         let place = Place::File { file: self.file.clone(), at: Some(at), field: path.to_owned() };
-        self.problems.add(Problem { code, place, what });
+        let missing = code == Code::VariableInvalid;
+        let mend = if missing { Mend::GiveVariable } else { Mend::AsCoded };
+        self.problems.add(Problem::new(code, place, what).mended_by(mend));
+    }
+
+    /// A secret that the field asks for is not there.
+    pub(crate) fn lacks_secret(&mut self, at: Position, path: &str, what: String) {
+        let place = Place::File { file: self.file.clone(), at: Some(at), field: path.to_owned() };
+        self.problems.add(Problem::new(Code::VariableInvalid, place, what).mended_by(Mend::GiveSecret));
     }
 
     /// A map with no other keys than these.

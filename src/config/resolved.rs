@@ -3,13 +3,14 @@
 //! This is what steps work from, and what the front hands to the supervisor over their socket. Secrets are in it:
 //! it is written to no file, and its `Debug` form does not show them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::config::variables::environment_name;
 use crate::redact::{Secret, exposed_map};
 
 /// A bundle, for one run.
@@ -39,9 +40,17 @@ pub struct Bundle {
     pub max_connections: Option<u32>,
     /// Facts about the configuration that are worth saying, a sentence each.
     pub notes: Vec<String>,
+    /// The names of the variables and secrets that the bundle asks for.
+    pub asked: BTreeSet<String>,
 }
 
 impl Bundle {
+    /// Whether an environment variable of this name gives the bundle something that it asks for.
+    pub fn is_given_by(&self, environment: &str) -> bool {
+        let is_for = |name: &str| environment_name(name) == environment;
+        self.asked.iter().any(|name| is_for(name) || is_for(&name.to_uppercase()))
+    }
+
     /// Every secret of this run, with the name of what it is for.
     pub fn secrets(&self) -> impl Iterator<Item = (&str, &Secret)> {
         let infrastructure = self.instance.iter().filter_map(|instance| instance.infrastructure.as_ref());

@@ -4,6 +4,7 @@
 //! so that everything wrong with a file can be said at once, also what is found out much later: a placeholder deep
 //! in a list, a path that is not there.
 
+use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -49,6 +50,13 @@ pub(crate) struct Key {
 /// How many keys, values and elements a text may have, those that aliases repeat included. What people write by hand
 /// has some hundreds.
 pub(crate) const MOST_NODES: usize = 20_000;
+
+/// How deep lists and maps may lie in one another, aliases written out. Each level takes some of the stack.
+const DEEPEST: usize = 32;
+/// What the YAML library is told of a level beyond that; it passes our words on.
+const TOO_DEEP: &str = "deeper than anything that is read";
+/// What its parser says of brackets that are deeper than it follows at all.
+const PARSERS_LIMIT: &str = "recursion limit exceeded";
 
 /// Why a text is not YAML that we can use.
 #[derive(Debug, Clone, PartialEq)]
@@ -172,10 +180,16 @@ impl Malformed {
             Error::Budget { breach: BudgetBreach::Nodes { .. }, .. } | Error::AliasReplayLimitExceeded { .. } => {
                 format!("it has more than {MOST_NODES} keys, values and elements, and nothing that large is read")
             }
+            Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => too_deep(),
+            other if [TOO_DEEP, PARSERS_LIMIT].iter().any(|words| other.to_string().contains(words)) => too_deep(),
             other => plain(&other.to_string()),
         };
         Malformed { at: error.location().map(Position::of).filter(|at| at.line > 0), why }
     }
+}
+
+fn too_deep() -> String {
+    format!("its lists and maps are more than {DEEPEST} deep in one another, and nothing that deep is read")
 }
 
 /// A message of the parser without the position that it ends with.
@@ -211,6 +225,30 @@ impl<'de> Deserialize<'de> for Kind {
 }
 
 struct KindVisitor;
+
+thread_local! {
+    /// In how many lists and maps the value lies that is being read on this thread.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+/// One list or map that is being read.
+struct Level;
+
+impl Level {
+    fn enter<E: serde::de::Error>() -> Result<Level, E> {
+        if DEPTH.get() == DEEPEST {
+            return Err(E::custom(TOO_DEEP));
+        }
+        DEPTH.set(DEPTH.get() + 1);
+        Ok(Level)
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+    }
+}
 
 impl<'de> Visitor<'de> for KindVisitor {
     type Value = Kind;
@@ -252,6 +290,7 @@ impl<'de> Visitor<'de> for KindVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Kind, A::Error> {
+        let _level = Level::enter()?;
         let mut list = Vec::new();
         while let Some(item) = items.next_element()? {
             list.push(item);
@@ -260,6 +299,7 @@ impl<'de> Visitor<'de> for KindVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Kind, A::Error> {
+        let _level = Level::enter()?;
         let mut map = Vec::new();
         while let Some(entry) = entries.next_entry()? {
             map.push(entry);
@@ -272,6 +312,7 @@ impl<'de> Visitor<'de> for KindVisitor {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::fmt::Write as _;
 
     fn position(line: u64, column: u64) -> Position {
         Position { line, column }
@@ -315,5 +356,27 @@ mod tests {
             let malformed = Node::parse(text).expect_err(text);
             assert_eq!((malformed.at, malformed.why.as_str()), (Some(position(line, column)), why), "{text}");
         }
+    }
+
+    #[test]
+    fn what_lies_too_deep_is_refused_and_never_overflows_the_stack() {
+        let nested =
+            |open: &str, close: &str, levels: usize| format!("a: {}1{}", open.repeat(levels), close.repeat(levels));
+        for (open, close) in [("{a: ", "}"), ("[", "]")] {
+            assert!(Node::parse(&nested(open, close, DEEPEST - 1)).is_ok());
+            for levels in [DEEPEST, 50, 100, 100_000] {
+                let malformed = Node::parse(&nested(open, close, levels)).expect_err("it is too deep");
+                assert!(malformed.why.contains("more than 32 deep"), "{malformed:?}");
+            }
+        }
+        // Each alias hides some levels.
+        let mut text = "a0: &a0 {b: {b: {b: {b: 1}}}}\n".to_owned();
+        for level in 1..12 {
+            let below = level - 1;
+            writeln!(text, "a{level}: &a{level} {{b: {{b: {{b: {{b: *a{below}}}}}}}}}")
+                .expect("a String takes every write");
+        }
+        let malformed = Node::parse(&text).expect_err("it is too deep");
+        assert!(malformed.why.contains("more than 32 deep"), "{malformed:?}");
     }
 }

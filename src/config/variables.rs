@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::config::problem::{Place, Problem, Problems};
+use crate::config::problem::{Mend, Place, Problem, Problems};
 use crate::config::tree::{Kind, Malformed, Node, Position};
 use crate::config::{Environment, name};
 use crate::failure::{Code, Failure};
@@ -104,25 +104,28 @@ impl Given {
             return match spelled(text, own) {
                 Ok(variable) => Ok(Some(variable)),
                 Err(noun) => {
-                    Err(Problem::elsewhere(format!("--var {name}"), format!("{noun} belongs here, as in the bundle")))
+                    let what = format!("{noun} belongs here, as in the bundle");
+                    Err(Problem::elsewhere(format!("--var {name}"), what).mended_by(Mend::Retype))
                 }
             };
         }
         if let Some(file) = last.file.map(|index| &self.files[index]) {
             let wanted = own.filter(|own| !own.is_null()).map(noun);
             return match wanted {
-                Some(wanted) if wanted != noun(&file.value) => Err(file.problem(format!(
-                    "{wanted} belongs here, as in the bundle, not {}{}",
-                    noun(&file.value),
-                    if wanted == TEXT { "; put it in quotes" } else { "" }
-                ))),
+                Some(wanted) if wanted != noun(&file.value) => {
+                    let quotes = if wanted == TEXT { "; put it in quotes" } else { "" };
+                    let what = format!("{wanted} belongs here, as in the bundle, not {}{quotes}", noun(&file.value));
+                    Err(file.problem(what).mended_by(Mend::Retype))
+                }
                 Some(_) | None => Ok(Some(Variable::Typed(file.value.clone()))),
             };
         }
         let Some((full, text)) = self.in_environment(name)? else { return Ok(None) };
         match spelled(text, own) {
             Ok(variable) => Ok(Some(variable)),
-            Err(noun) => Err(Problem::elsewhere(full, format!("{noun} belongs here, as in the bundle"))),
+            Err(noun) => {
+                Err(Problem::elsewhere(full, format!("{noun} belongs here, as in the bundle")).mended_by(Mend::Retype))
+            }
         }
     }
 
@@ -131,7 +134,9 @@ impl Given {
         let last = self.last.get(name).copied().unwrap_or_default();
         if let Some(file) = last.file.map(|index| &self.files[index]) {
             return match &file.value {
-                Value::String(text) if text.is_empty() => Err(file.problem("the secret is empty".to_owned())),
+                Value::String(text) if text.is_empty() => {
+                    Err(file.problem("the secret is empty".to_owned()).mended_by(Mend::GiveSecret))
+                }
                 Value::String(text) => Ok(Some(Secret::from(text.clone()))),
                 other => Err(file.problem(format!("a secret is text, not {}; put it in quotes", noun(other)))),
             };
@@ -158,7 +163,7 @@ impl Given {
         let file = path.display().to_string();
         let place = |at: Option<Position>, field: &str| Place::File { file: file.clone(), at, field: field.to_owned() };
         let mut wrong = |place: Place, what: String| {
-            problems.add(Problem { code: Code::VariableInvalid, place, what });
+            problems.add(Problem::new(Code::VariableInvalid, place, what));
         };
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -190,7 +195,7 @@ impl Given {
 
 impl FromFile {
     fn problem(&self, what: String) -> Problem {
-        Problem { code: Code::VariableInvalid, place: self.place.clone(), what }
+        Problem::new(Code::VariableInvalid, self.place.clone(), what)
     }
 }
 

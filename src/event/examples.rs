@@ -72,9 +72,14 @@ fn run_started() -> RunStarted {
         command: "bootstrap".into(),
         instance: Some("demo".into()),
         program: None,
-        bundle: Some(BundleFact { name: "devicechain".into(), version: "0.9.2".into(), path: "demo".into() }),
+        bundle: Some(BundleFact {
+            name: "devicechain".into(),
+            version: "0.9.2".into(),
+            path: "/home/alice/demo".into(),
+        }),
         kube_context: Some("demo-cluster".into()),
         server: Some("https://127.0.0.1:6443".into()),
+        lock_dir: None,
         holder: Some(HOLDER.into()),
         ci: Some(CiFact { system: "github".into(), job_url: Some("https://ci.example.com/job/7".into()) }),
         run_dir: Some("/home/alice/.local/state/dcctl/runs/01je2x4q7cv8t0r9".into()),
@@ -104,9 +109,10 @@ fn run_finished() -> RunFinished {
         lock: LockEnd::Released,
         holder: None,
         counts: Counts {
-            steps: StepCounts { done: 1, failed: 1, skipped: 1 },
+            steps: StepCounts { done: 1, failed: 1, cut_off: 0, skipped: 1 },
             resources: ResourceCounts { created: 3, changed: 0, destroyed: 0, failed: 1 },
             warnings: 1,
+            renewal_gaps: 0,
         },
         unfinished: vec![ADDRESS.into()],
         kept: vec![Kept {
@@ -161,8 +167,9 @@ fn of_the_lock() -> Vec<Event> {
         }
         .into(),
         LockClaimed { holder: HOLDER.into(), lease: "dc-k8s-system/dcctl".into(), waited_ms: 12 }.into(),
-        LockRenewed { took_ms: 7 }.into(),
-        LockRenewalFailed { why: "the API server did not answer within 5s".into(), valid_for_ms: 45_000 }.into(),
+        LockRenewed { took_ms: 7, gap_ms: None }.into(),
+        LockRenewalFailed { why: "the API server did not answer within 5s".into(), valid_for_ms: 45_000, tries: 1 }
+            .into(),
         LockBlocked {
             holder: OTHER.into(),
             instance: Some("prod".into()),
@@ -253,7 +260,7 @@ fn of_resources() -> Vec<Event> {
 fn of_the_rest() -> Vec<Event> {
     vec![
         ToolChecked { tool: "OpenTofu".into(), version: "1.11.4".into(), path: "/usr/local/bin/tofu".into() }.into(),
-        EnvironmentDropped { names: vec!["TF_CLI_ARGS".into(), "DCCTL_VAR_db_password".into()] }.into(),
+        EnvironmentDropped { names: vec!["TF_CLI_ARGS".into(), "HELM_KUBECONTEXT".into()] }.into(),
         StopRequested {
             cause: StopCause::Signal,
             signals: vec!["SIGTERM".into()],

@@ -8,8 +8,8 @@
 //! 1. `run.started` is first; exactly one `run.finished` is last, whatever happened. A journal without it tells of a
 //!    run that was cut off, whose outcome is unknown.
 //! 2. `seq` starts at 0 and has no gaps; the order of the file is the order of `seq`.
-//! 3. Every `*.started` has one end: a step's is `step.finished`, a process's `process.finished`; a resource whose end
-//!    nobody saw is named in `unfinished` of the verdict.
+//! 3. Every `*.started` has one end: a step's is `step.finished`, a process's `process.finished`; a resource that was
+//!    not seen to complete is named in `unfinished` of the verdict.
 //! 4. Facts are never dropped. What a tool printed may be, and then `output.dropped` counts it.
 //! 5. Within one `v` the schema only grows. Readers ignore types, fields and values that they do not know, and refuse
 //!    a `v` that they do not know.

@@ -36,7 +36,7 @@ fn introduction() -> String {
         "# Events\n\n\
          <!-- Generated from the types in src/event/. Change them there and run `make docs`. -->\n\n\
          A run is told as a journal: one JSON object per line, UTF-8, in the order in which things happened. \
-         `dcctl --output jsonl` prints it, `--events-file FILE` writes it, and every run keeps it as `events.jsonl` in \
+         `--output jsonl` prints it, `--events-file FILE` writes it, and every run keeps it as `events.jsonl` in \
          its run directory. `dcctl schema` prints the JSON Schema (`{SCHEMA_ID}`, version {SCHEMA_VERSION}) that every \
          line satisfies.\n\n\
          A line has at most {LONGEST_LINE} bytes, its line feed included, and is written at once. The first five \
@@ -54,7 +54,7 @@ const CONTRACT: &str = "
   it tells of a run that was cut off: its outcome is not known.** The last line of such a journal may be torn.
 - `seq` starts at 0 and has no gaps. A gap means that whatever carried the lines lost some.
 - Every `step.started` has its `step.finished`, every `process.started` its `process.finished`. A resource that started
-  and whose end nobody saw is named in `unfinished` of `step.finished` and `run.finished`. A stop does not change this.
+  and was not seen to complete is named in `unfinished` of `step.finished` and `run.finished`. A stop does not change this.
 - Facts are never dropped. What tools printed (`process.output`) may be when it comes too fast, and then
   `output.dropped` says how many lines are missing at that place.
 - `elapsed_ms` counts on a clock that also counts suspended time, and is the only time to reckon with. `time` is for

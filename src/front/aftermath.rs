@@ -315,7 +315,8 @@ fn next(spec: &Spec, remains: &Remains, left: &Left) -> Vec<String> {
     }
     if remains.bears_our_name() {
         let who = remains.holder.as_deref().unwrap_or("this run");
-        next.push(format!("see with `dcctl lock status` whether the lock still names {who}: nobody renews it now"));
+        let look = spec.place().status_command();
+        next.push(format!("see with `{look}` whether the lock still names {who}: nobody renews it now"));
     }
     next.extend(again(spec, &remains.unfinished()));
     next

@@ -32,6 +32,8 @@ pub struct Refusal {
     pub program: Option<String>,
     /// The kubeconfig's name for the cluster, if it got so far.
     pub kube_context: Option<String>,
+    /// The folder that keeps the lock, if one was given.
+    pub lock_dir: Option<String>,
     /// Whether it was to be a dry run.
     pub mode: crate::run::Mode,
     /// `--events-file`.
@@ -90,6 +92,7 @@ fn events(refusal: &Refusal, verdict: &Verdict, clock: &dyn Clock) -> [Event; 3]
             bundle: None,
             kube_context: refusal.kube_context.clone(),
             server: None,
+            lock_dir: refusal.lock_dir.clone(),
             holder: None,
             ci: None,
             run_dir: None,

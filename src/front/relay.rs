@@ -261,6 +261,7 @@ mod tests {
     fn bench() -> Bench {
         let folder = tempfile::tempdir().expect("a folder");
         let command = ForCommand {
+            substrate: crate::run::Substrate::Direct(PathBuf::new()),
             program: "sh".into(),
             args: Vec::new(),
             folder: PathBuf::new(),

@@ -22,6 +22,8 @@ pub enum Change {
         uid: String,
         /// When it was sent. The lock counts as lost one validity after that.
         sent_at: Instant,
+        /// How long after the one before it that was, if tries in between had failed.
+        gap: Option<Duration>,
     },
     /// An attempt to renew, or to ask whether the lock is still ours, failed. It is tried again.
     RenewalFailed {
@@ -29,6 +31,8 @@ pub enum Change {
         failure: Failure,
         /// How long ago the last good renewal was sent.
         age: Duration,
+        /// How many tries have failed since then, this one included.
+        tries: u32,
     },
     /// The lock is lost: stop at once, gracefully, and write nothing more.
     Lost(Lost),

@@ -9,11 +9,11 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tokio::time::{Sleep, sleep};
 
-use crate::lock::lease_api::LeaseApi;
 use crate::lock::lease_watch::Changes;
 use crate::lock::protocol::follow::{Follow, Heard, Next, NotWatched, Sight};
 use crate::lock::record::Record;
 use crate::lock::store::{LeaseStore, Trouble};
+use crate::lock::substrate::Store;
 use crate::lock::timing::Timing;
 
 /// After so many renewals that did not come the connection may be dead.
@@ -23,7 +23,7 @@ type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// One who follows the lock.
 pub struct Follower {
-    store: LeaseApi,
+    store: Store,
     machine: Follow,
     doing: Doing,
     patience: Duration,
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Follower {
 
 impl Follower {
     /// Begins to follow.
-    pub fn new(store: LeaseApi, timing: Timing) -> Follower {
+    pub fn new(store: Store, timing: Timing) -> Follower {
         let (machine, _) = Follow::begin(timing);
         let doing = reading(&store);
         Follower { store, machine, doing, patience: timing.renew_every() * MISSED_RENEWALS }
@@ -80,7 +80,7 @@ impl Follower {
     }
 }
 
-fn reading(store: &LeaseApi) -> Doing {
+fn reading(store: &Store) -> Doing {
     let store = store.clone();
     Doing::Reading(Box::pin(async move { store.read().await }))
 }

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use futures_util::{Stream, StreamExt};
 use kube::core::WatchEvent;
 use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
 
 use crate::failure::{Code, Failure};
 use crate::lock::lease_api::{LeaseApi, transport};
@@ -35,10 +36,21 @@ impl LeaseApi {
         );
         let request = http::Request::builder().uri(uri).body(Vec::new());
         let request = request.expect("a version is letters and digits, and the rest is ours");
-        let opening = self.client().request_events::<Value>(request);
-        match tokio::time::timeout(self.limit(), opening).await {
-            Ok(Ok(events)) => Ok(Box::pin(events.filter_map(async |event| said(event)))),
-            Ok(Err(error)) => Err(ended(&error)),
+        let end = Instant::now() + self.limit();
+        let client = self.client(end).await.map_err(NotWatched::Trouble)?;
+        match timeout_at(end, client.request_events::<Value>(request)).await {
+            Ok(Ok(events)) => {
+                self.credentials_are_known().await;
+                Ok(Box::pin(events.filter_map(async |event| said(event))))
+            }
+            Ok(Err(error)) => Err(match ended(&error) {
+                NotWatched::Trouble(Trouble::Refused(failure))
+                    if failure.code == Code::CredentialsRefused && self.credentials_may_be_had_anew().await =>
+                {
+                    NotWatched::Trouble(Trouble::Unsent(failure))
+                }
+                why => why,
+            }),
             Err(_) => Err(NotWatched::Trouble(Trouble::Unclear(Failure::new(
                 Code::ClusterUnreachable,
                 "the API server did not begin to tell about the lock in time",

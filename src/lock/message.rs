@@ -11,8 +11,9 @@ use crate::clock;
 use crate::failure::{Code, Failure};
 use crate::lock::holder::HolderId;
 use crate::lock::observation::Observation;
+use crate::lock::place::Place;
 use crate::lock::protocol::{ClaimError, Lost};
-use crate::lock::record::{NAME, NAMESPACE};
+use crate::lock::record::NAMESPACE;
 
 pub use crate::lock::status::{Status, status};
 
@@ -39,7 +40,7 @@ impl Busy {
 }
 
 /// The message about a held lock, in one of its two forms.
-pub fn busy(seen: &Observation, kube_context: &str, wall: Timestamp) -> Busy {
+pub fn busy(seen: &Observation, place: &Place, wall: Timestamp) -> Busy {
     let age = seen.age(wall);
     let stale = seen.looks_stale(wall);
     let working = seen.record().instance().map(|id| format!(" (working on instance \"{}\")", plain(id)));
@@ -54,7 +55,7 @@ pub fn busy(seen: &Observation, kube_context: &str, wall: Timestamp) -> Busy {
             "this cluster{working} is claimed by {holder}, which {renewed} — by this machine's clock that looks stale, \
              but a clock that disagrees looks the same. If that process is genuinely gone, take the claim with `{}`, \
              which checks properly before it steals",
-            reclaim_command(kube_context),
+            place.reclaim_command(),
         )
     } else {
         format!(
@@ -78,11 +79,6 @@ pub fn waiting(whom: &str, waited: Duration) -> String {
     } else {
         format!("waiting for the lock, {} so far: {whom}", clock::human(waited))
     }
-}
-
-/// The command that takes a lock whose run is gone.
-pub fn reclaim_command(kube_context: &str) -> String {
-    format!("dcctl instances reclaim --kube-context {}", shell_word(kube_context))
 }
 
 /// The failure of a run that was started by the run which holds the lock: it would wait for itself.
@@ -148,10 +144,10 @@ pub fn lost_failure(message: String, lost: &Lost) -> Failure {
 }
 
 /// The failure of a run that did not get the lock.
-pub fn claim_failure(error: &ClaimError, kube_context: &str, wall: Timestamp) -> Failure {
+pub fn claim_failure(error: &ClaimError, place: &Place, wall: Timestamp) -> Failure {
     match error {
         ClaimError::Busy(seen) => {
-            let busy = busy(seen, kube_context, wall);
+            let busy = busy(seen, place, wall);
             let failure = Failure::new(busy.code(), busy.text);
             if seen.record().deleting_since().is_none() {
                 return failure;
@@ -162,8 +158,9 @@ pub fn claim_failure(error: &ClaimError, kube_context: &str, wall: Timestamp) ->
         ClaimError::BeingDeleted(seen) => {
             let finalizers = plain(&seen.record().finalizers().join(", "));
             let message = format!(
-                "the lock of this cluster (Lease {NAME} in {NAMESPACE}) is free, but it is being deleted and cannot be \
-                 claimed: finalizers keep it: {finalizers}"
+                "the lock of this cluster ({}) is free, but it is being deleted and cannot be claimed: finalizers keep it: \
+                 {finalizers}",
+                place.lease()
             );
             Failure::new(Code::LockHeldStale, message)
                 .hint("Whoever put the finalizers on the Lease has to take them off.")
@@ -175,7 +172,8 @@ pub fn claim_failure(error: &ClaimError, kube_context: &str, wall: Timestamp) ->
         ClaimError::Contended => Failure::new(
             Code::LockHeld,
             format!(
-                "the lock of this cluster (Lease {NAME} in {NAMESPACE}) changed hands under every attempt to claim it"
+                "the lock of this cluster ({}) changed hands under every attempt to claim it",
+                place.lease()
             ),
         )
         .hint("Run the same command again."),
@@ -183,8 +181,9 @@ pub fn claim_failure(error: &ClaimError, kube_context: &str, wall: Timestamp) ->
             Failure::new(
                 why.code,
                 format!(
-                    "the API server gave no answer to the claim, and whether the lock bears this run's identity \
-                     ({holder}) cannot be read: {}",
+                    "{} gave no answer to the claim, and whether the lock bears this run's identity ({holder}) cannot be \
+                     read: {}",
+                    place.answerer(),
                     why.message
                 ),
             ),
@@ -207,16 +206,6 @@ pub(crate) fn plain(text: &str) -> String {
 /// Characters that change the direction of what follows, or show nothing.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-}
-
-/// A word as a shell reads it.
-fn shell_word(word: &str) -> String {
-    let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':' | '@' | '=' | '+' | ',');
-    if !word.is_empty() && word.chars().all(safe) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]

@@ -42,9 +42,11 @@
 //! # How to read it
 //! [`protocol`] decides and is pure; start with its table. [`driver`] carries it out, [`thread`] gives it a place that
 //! nothing else can block, and [`Keeper`] is the end that a run holds; whoever writes asks its [`Right`]. [`store`] is the
-//! seam to the API server ([`lease_api`]). What people read is in [`message`].
+//! seam to what keeps the Lease: the API server ([`lease_api`]), or a folder ([`direct`]), where everything above that is said of
+//! the API server is true of the folder. What people read is in [`message`].
 
 mod change;
+pub mod direct;
 mod driver;
 mod fence;
 mod follower;
@@ -57,6 +59,7 @@ pub mod notes;
 mod observation;
 #[cfg(test)]
 mod paused;
+mod place;
 pub mod protocol;
 pub mod reclaim;
 mod record;
@@ -64,22 +67,26 @@ mod reply;
 mod right;
 pub mod status;
 pub mod store;
+mod substrate;
 mod thread;
 mod timing;
 #[cfg(any(test, feature = "test-tools"))]
 pub mod twin;
 
 pub use change::{Act, Change, Waits};
+pub use direct::LockFolder;
 pub use fence::{Fence, Standing};
 pub use follower::Follower;
 pub use holder::HolderId;
 pub use keeper::Keeper;
-pub use lease_api::LeaseApi;
+pub use lease_api::{LeaseApi, MakeAnew};
 pub use observation::{Observation, observe};
+pub use place::Place;
 pub use protocol::claim::Namespace;
 pub use protocol::follow::Sight;
 pub use protocol::{ClaimError, Claimed, Lost, Released};
-pub use record::{NAME, NAMESPACE, Record, Request};
+pub use record::{LEASE_FILE, NAME, NAMESPACE, Record, Request};
 pub use right::Right;
 pub use store::LeaseStore;
+pub use substrate::Store;
 pub use timing::{Numbers, Timing, Unsafe};

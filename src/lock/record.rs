@@ -18,6 +18,8 @@ use crate::lock::notes;
 pub const NAMESPACE: &str = "dc-k8s-system";
 /// The name of the lock.
 pub const NAME: &str = "dcctl";
+/// The file that is the lock where a folder keeps it.
+pub const LEASE_FILE: &str = "dcctl.lease.json";
 
 /// The validity of a Lease that names none.
 const DEFAULT_VALIDITY: Duration = Duration::from_secs(60);

@@ -86,6 +86,11 @@ impl Reply {
         }
     }
 
+    /// Why, if the API server does not know who asked: then it has done nothing.
+    pub(crate) fn credentials_refused(&self) -> Option<Failure> {
+        (self.code == 401).then(|| self.failure("ask about the lock"))
+    }
+
     /// The Lease in a reply that reports success.
     fn stored(self, what: &str) -> Result<Record, Trouble> {
         let lease = self.json.filter(|json| json["kind"] == "Lease" && json["metadata"]["name"] == NAME);
@@ -97,8 +102,9 @@ impl Reply {
         match self.code {
             403 if self.is_status() && self.has_cause(TERMINATING) => Trouble::NamespaceTerminating(failure),
             403 if self.is_status() => Trouble::Forbidden(failure),
-            401 | 403 => Trouble::Refused(failure),
-            408 | 429 => Trouble::Unclear(failure),
+            401 => Trouble::Refused(failure),
+            // A gateway may forbid an answer just as well as a request.
+            403 | 408 | 429 => Trouble::Unclear(failure),
             400..500 if self.is_status() => Trouble::Refused(failure),
             _ => Trouble::Unclear(failure),
         }
@@ -108,7 +114,7 @@ impl Reply {
         let said = self.json.as_ref().and_then(|json| json["message"].as_str()).filter(|_| self.is_status());
         let code = match self.code {
             401 => Code::CredentialsRefused,
-            403 if !self.has_cause(TERMINATING) => Code::Forbidden,
+            403 if self.is_status() && !self.has_cause(TERMINATING) => Code::Forbidden,
             _ => Code::ClusterRequestFailed,
         };
         if let (403, Some(said)) = (self.code, said) {
@@ -242,7 +248,7 @@ mod tests {
             (status(422, "Invalid", &name), ["refused"; 5]),
             // No answer.
             (Reply::new(404, b"404 page not found"), ["unclear"; 5]),
-            (Reply::new(403, b"<html>go away</html>"), ["refused"; 5]),
+            (Reply::new(403, b"<html>go away</html>"), ["unclear"; 5]),
             (Reply::new(429, b"Too many requests, please try again later."), ["unclear"; 5]),
             (status(500, "InternalError", &name), ["unclear"; 5]),
             (status(504, "Timeout", &name), ["unclear"; 5]),
@@ -277,6 +283,13 @@ mod tests {
         let failure = status(401, "Unauthorized", &json!({})).created().expect_err("refused").into_failure();
         assert_eq!(failure.code, Code::CredentialsRefused);
         assert_eq!(failure.message, "the API server does not accept the credentials of this kubeconfig");
+    }
+
+    #[test]
+    fn what_a_gateway_forbids_is_no_matter_of_permissions() {
+        let failure = Reply::new(403, b"<html>blocked by policy</html>").read().expect_err("unclear").into_failure();
+        assert_eq!(failure.code, Code::ClusterRequestFailed);
+        assert_eq!(failure.causes, ["<html>blocked by policy</html>"]);
     }
 
     #[test]

@@ -9,10 +9,11 @@ use serde::Serialize;
 use crate::clock;
 use crate::failure::Code;
 use crate::lock::holder::HolderId;
-use crate::lock::message::{plain, reclaim_command};
+use crate::lock::message::plain;
 use crate::lock::notes;
 use crate::lock::observation::Observation;
-use crate::lock::record::{NAME, NAMESPACE, Record};
+use crate::lock::place::Place;
+use crate::lock::record::Record;
 
 /// The state of the lock, and every fact that one needs to check it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -125,7 +126,7 @@ pub struct LastWill {
 }
 
 /// What is known about the lock. `None`: there is no Lease.
-pub fn status(seen: Option<&Observation>, kube_context: &str, wall: Timestamp) -> Status {
+pub fn status(seen: Option<&Observation>, place: &Place, wall: Timestamp) -> Status {
     let record = seen.map(Observation::record);
     let said = |time: Option<Timestamp>| time.map(clock::rfc3339);
     let held = seen.filter(|seen| seen.holder().is_some());
@@ -151,7 +152,7 @@ pub fn status(seen: Option<&Observation>, kube_context: &str, wall: Timestamp) -
         finalizers: record.map(Record::finalizers).unwrap_or_default().iter().map(|name| plain(name)).collect(),
         next: String::new(),
     };
-    status.next = status.next(kube_context);
+    status.next = status.next(place);
     status
 }
 
@@ -211,7 +212,7 @@ fn moment(at: &str, ms_ago: Option<u64>) -> String {
 }
 
 impl Status {
-    fn next(&self, kube_context: &str) -> String {
+    fn next(&self, place: &Place) -> String {
         match (self.state, self.looks) {
             (State::Free, _) => "nothing: the next run can claim it".to_owned(),
             (State::BeingDeleted, _) => {
@@ -226,7 +227,7 @@ impl Status {
             }
             (State::Held, Some(Looks::Live) | None) => "wait for it to finish".to_owned(),
             (State::Held, Some(Looks::Stale)) => {
-                format!("{}; only if it is gone: `{}`", self.where_to_look(), reclaim_command(kube_context))
+                format!("{}; only if it is gone: `{}`", self.where_to_look(), place.reclaim_command())
             }
         }
     }
@@ -266,13 +267,13 @@ impl Status {
     }
 
     /// The same for people: one fact a line, without a newline at the end.
-    pub fn text(&self) -> String {
+    pub fn text(&self, place: &Place) -> String {
         let head = match self.state {
             State::Free => "is free",
             State::Held => "is held",
             State::BeingDeleted => "is free, but cannot be claimed: it is being deleted",
         };
-        let mut text = format!("the lock of this cluster (Lease {NAME} in {NAMESPACE}) {head}");
+        let mut text = format!("the lock of this cluster ({}) {head}", place.lease());
         for (name, value) in self.lines() {
             write!(text, "\n  {:<12}{value}", format!("{name}:")).expect("a String takes everything");
         }

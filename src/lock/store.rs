@@ -14,7 +14,7 @@ use crate::lock::record::Record;
 /// Why a request has none of the answers that the protocol hopes for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
-    /// Nothing was sent: the API server could not be reached.
+    /// Nothing was done: the API server could not be reached, or did not know credentials that are being had anew.
     Unsent(Failure),
     /// It may have been done or not: no answer in time, the connection was lost, 5xx, 429, or an unreadable body.
     Unclear(Failure),

@@ -96,7 +96,37 @@ pub(crate) fn xml(suites: &[Suite]) -> Vec<u8> {
     }
     let mut bytes = Vec::new();
     report.build().write_xml(&mut bytes).expect("a vector takes every write");
-    bytes
+    on_lines(&bytes)
+}
+
+/// The same with each element on a line of its own, for whoever reads or compares the file as text. Within a CDATA section
+/// nothing is touched; everywhere else a `<` begins a tag, because attributes have it escaped.
+fn on_lines(xml: &[u8]) -> Vec<u8> {
+    const OPEN: &[u8] = b"<![CDATA[";
+    const CLOSE: &[u8] = b"]]>";
+    let mut lines = Vec::with_capacity(xml.len() + xml.len() / 16);
+    let mut rest = xml;
+    while !rest.is_empty() {
+        if rest.starts_with(OPEN) {
+            let end = rest.windows(CLOSE.len()).position(|bytes| bytes == CLOSE);
+            let (section, after) = rest.split_at(end.map_or(rest.len(), |end| end + CLOSE.len()));
+            lines.extend_from_slice(section);
+            rest = after;
+            // The tag that ends the element, or the rest of a section that was split.
+            let tag = rest.iter().position(|byte| *byte == b'>').filter(|_| !rest.starts_with(OPEN));
+            let (tag, after) = rest.split_at(tag.map_or(0, |end| end + 1));
+            lines.extend_from_slice(tag);
+            rest = after;
+            continue;
+        }
+        if rest[0] == b'<' && lines.last() == Some(&b'>') {
+            lines.push(b'\n');
+        }
+        lines.push(rest[0]);
+        rest = &rest[1..];
+    }
+    lines.push(b'\n');
+    lines
 }
 
 fn test_suite(suite: &Suite, identities: &mut HashSet<(String, String)>) -> TestSuite {
@@ -240,6 +270,15 @@ mod tests {
         let elements = document.descendants().filter(roxmltree::Node::is_element);
         assert!(elements.into_iter().all(|node| known.contains(&node.tag_name().name())));
         assert_eq!(document.descendants().filter(|node| node.has_tag_name("testcase")).count(), 4);
+    }
+
+    #[test]
+    fn each_element_has_a_line_and_sections_stay_as_they_are() {
+        let section = "<![CDATA[<a><b>]]]]><![CDATA[>\n<c>]]>";
+        let xml = format!("<?xml?><s><t m=\"x\"><f>{section}</f></t><t /></s>");
+        let expected = format!("<?xml?>\n<s>\n<t m=\"x\">\n<f>{section}</f>\n</t>\n<t />\n</s>\n");
+        assert_eq!(String::from_utf8(on_lines(xml.as_bytes())), Ok(expected));
+        assert_eq!(on_lines(b"<a><![CDATA[]]></a>"), b"<a><![CDATA[]]></a>\n");
     }
 
     #[test]

@@ -64,6 +64,7 @@ impl Story {
             bundle: Some(BundleFact { name: "devicechain".into(), version: "0.9.2".into(), path: "demo".into() }),
             kube_context: Some("demo-cluster".into()),
             server: Some("https://127.0.0.1:6443".into()),
+            lock_dir: None,
             holder: Some(HOLDER.into()),
             ci: None,
             run_dir: Some("/home/alice/.local/state/dcctl/runs/01je2x4q7cv8t0r9".into()),
@@ -156,7 +157,7 @@ impl Story {
         self.start(1);
         self.later(34);
         self.say(LockClaimed { holder: HOLDER.into(), lease: "dc-k8s-system/dcctl".into(), waited_ms: 31 });
-        self.end(StepOutcome::Done, "", None);
+        self.end(StepOutcome::Done, "the lock is taken", None);
         self.pass(2, 210, "2 other instances, no conflict");
         self.start(3);
         self.later(90);
@@ -308,7 +309,7 @@ pub(crate) fn failing_apply() -> Vec<Seen> {
         finished.outcome = RunOutcome::Failed;
         finished.exit_code = 1;
         finished.failure = Some(failure);
-        finished.counts.steps = StepCounts { done: 4, failed: 1, skipped: 4 };
+        finished.counts.steps = StepCounts { done: 4, failed: 1, skipped: 4, ..StepCounts::default() };
         finished.counts.resources = ResourceCounts { created: 2, failed: 1, ..ResourceCounts::default() };
         finished.next = vec![Code::InfrastructureFailed.row().remedy.into()];
     })
@@ -327,6 +328,7 @@ pub(crate) fn refused() -> Vec<Seen> {
         bundle: None,
         kube_context: Some("demo-cluster".into()),
         server: None,
+        lock_dir: None,
         holder: None,
         ci: None,
         run_dir: None,
@@ -400,7 +402,7 @@ pub(crate) fn blocked(holder: Holder) -> Vec<Seen> {
         finished.failure = Some(failure);
         finished.lock = LockEnd::NeverTaken;
         finished.holder = Some(OTHER.into());
-        finished.counts.steps = StepCounts { done: 1, failed: 1, skipped: 7 };
+        finished.counts.steps = StepCounts { done: 1, failed: 1, skipped: 7, ..StepCounts::default() };
         finished.next = vec![code.row().remedy.into()];
     })
 }
@@ -451,7 +453,7 @@ pub(crate) fn stopped() -> Vec<Seen> {
         finished.outcome = RunOutcome::Stopped;
         finished.exit_code = 10;
         finished.failure = Some(failed(Code::StoppedClean, "asked to stop by SIGTERM during \"Apply infrastructure\""));
-        finished.counts.steps = StepCounts { done: 4, failed: 1, skipped: 4 };
+        finished.counts.steps = StepCounts { done: 4, failed: 1, skipped: 4, ..StepCounts::default() };
         finished.counts.resources.created = 2;
         finished.next = vec![Code::StoppedClean.row().remedy.into()];
     })
@@ -479,7 +481,7 @@ pub(crate) fn partial() -> Vec<Seen> {
             Code::StoppedPartial,
             "asked to stop by SIGTERM during \"Apply infrastructure\"; the infrastructure is PARTIALLY APPLIED",
         ));
-        finished.counts.steps = StepCounts { done: 4, failed: 1, skipped: 4 };
+        finished.counts.steps = StepCounts { done: 4, failed: 1, skipped: 4, ..StepCounts::default() };
         finished.counts.resources.created = 1;
         finished.unfinished = vec![ADDRESSES[1].into()];
         finished.kept = vec![Kept {

@@ -100,10 +100,12 @@ pub(crate) enum Reports {
 mod tests {
     use super::*;
     use crate::event::RunOutcome;
+    use crate::run::spec::Substrate;
     use std::path::PathBuf;
 
     fn command(propagate: bool) -> ForCommand {
         ForCommand {
+            substrate: Substrate::Direct(PathBuf::new()),
             program: "./deploy.sh".into(),
             args: Vec::new(),
             folder: PathBuf::new(),

@@ -4,23 +4,24 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::interval;
 
 use crate::clock::{Clock, Instant};
-use crate::cluster::CONNECT_LIMIT;
+use crate::cluster::{CONNECT_LIMIT, Cluster, Connection};
 use crate::event::{self, BusyManner, Event, LockEnd};
 use crate::failure::{Code, Failure};
 use crate::lock::{
-    self, Act, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, Lost, Observation, Released, Request, Timing,
-    Waits, message, notes,
+    self, Act, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, LockFolder, Lost, MakeAnew, Observation, Place,
+    Released, Request, Store, Timing, Waits, message, notes,
 };
 use crate::process::StopWatch;
 use crate::run::chronicle::Chronicle;
 use crate::run::spec::Spec;
 use crate::run::translate::millis;
 use crate::run::waiting;
-use crate::step::{Means, Outcome};
+use crate::step::Outcome;
 
 /// How often a weak fence is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -36,11 +37,13 @@ pub(crate) struct End {
     pub(crate) why: Option<Failure>,
     /// The step that the next fence is for.
     pub(crate) next_step: Option<String>,
+    /// When the last claim or renewal was sent that is known to have come through.
+    renewed_at: Option<Instant>,
 }
 
 impl Default for End {
     fn default() -> End {
-        End { lock: LockEnd::NeverTaken, holder: None, why: None, next_step: None }
+        End { lock: LockEnd::NeverTaken, holder: None, why: None, next_step: None, renewed_at: None }
     }
 }
 
@@ -55,7 +58,10 @@ impl End {
             self.lock = LockEnd::NotHeld;
         }
         match claim {
-            Claim::Held { .. } => (self.lock, self.holder) = (LockEnd::Left, Some(ours.to_string())),
+            Claim::Held { claimed, .. } => {
+                (self.lock, self.holder) = (LockEnd::Left, Some(ours.to_string()));
+                self.renewed_at = Some(claimed.sent_at);
+            }
             Claim::Unsettled => (self.lock, self.holder) = (LockEnd::Unknown, Some(ours.to_string())),
             Claim::Busy { observation, .. } => self.holder = observation.holder().map(str::to_owned),
             Claim::Seen(observation) => {
@@ -87,6 +93,20 @@ impl End {
 
     pub(crate) fn lose(&mut self, lost: &Lost, ours: &HolderId) {
         (self.lock, self.holder) = (LockEnd::Lost, holder_after(lost, ours));
+    }
+
+    /// Takes a change that is not the loss, and tells it.
+    pub(crate) fn take_change(&mut self, change: &Change, told: &mut Chronicle) {
+        if let Change::Renewed { sent_at, .. } = change {
+            self.renewed_at = Some(*sent_at);
+        }
+        tell_change(change, told);
+    }
+
+    /// From when on a Lease that still bears this run's name looks stale to others, if that is known.
+    pub(crate) fn looks_stale_from(&self, told: &Chronicle) -> Option<Timestamp> {
+        let age = told.now().since(self.renewed_at?);
+        Some(told.wall() - age + Timing::STANDARD.validity())
     }
 
     pub(crate) fn leave(&mut self, ours: &HolderId, why: &str, told: &mut Chronicle) {
@@ -129,13 +149,53 @@ pub(crate) fn request(spec: &Spec, holder: &HolderId) -> Request {
 // A connection that hangs has to be told as such, and not as a request without an answer.
 const _: () = assert!(CONNECT_LIMIT.as_millis() < Timing::STANDARD.request_timeout().as_millis());
 
-/// Starts the keeper, with a client of its own.
-pub(crate) fn start(means: &Means, request: Request, clock: Arc<dyn Clock>) -> (Keeper, Changes) {
-    let connection = means.cluster.connection().clone();
-    let make = move || connection.client_now().map(|client| LeaseApi::new(client, Timing::STANDARD));
-    let mut keeper = Keeper::start(make, request, Timing::STANDARD, clock);
+/// What keeps the lock of a run, once it was reached.
+#[derive(Debug, Clone)]
+pub(crate) enum Origin {
+    /// The API server of this cluster.
+    Cluster(Cluster),
+    /// This folder.
+    Folder(LockFolder),
+}
+
+impl Origin {
+    /// For looking at the lock.
+    pub(crate) fn store(&self) -> Store {
+        match self {
+            Origin::Cluster(cluster) => {
+                let anew = make_anew(cluster.connection());
+                Store::Kubernetes(LeaseApi::over(cluster.client(), anew, Timing::STANDARD))
+            }
+            Origin::Folder(folder) => Store::Direct(folder.clone()),
+        }
+    }
+
+    /// For the keeper, which shares nothing with anybody. Called on its thread.
+    fn store_apart(&self) -> Result<Store, Failure> {
+        Ok(match self {
+            Origin::Cluster(cluster) => {
+                let connection = cluster.connection();
+                Store::Kubernetes(LeaseApi::over(connection.client_now()?, make_anew(connection), Timing::STANDARD))
+            }
+            Origin::Folder(folder) => Store::Direct(folder.apart()),
+        })
+    }
+}
+
+/// Starts the keeper, with a store of its own.
+pub(crate) fn start(lock: Origin, request: Request, clock: Arc<dyn Clock>) -> (Keeper, Changes) {
+    let mut keeper = Keeper::start(move || lock.store_apart(), request, Timing::STANDARD, clock);
     let changes = Changes { order: Order::ClaimFirst, kept_back: VecDeque::new(), more: keeper.changes() };
     (keeper, changes)
+}
+
+/// How a client with other credentials is had, when the API server does not know the first ones any more.
+fn make_anew(connection: &Connection) -> Option<MakeAnew> {
+    let connection = connection.credentials_may_change().then(|| connection.clone())?;
+    Some(Box::new(move || {
+        let connection = connection.clone();
+        Box::pin(async move { connection.client().await })
+    }))
 }
 
 /// What the keeper tells. Until it was told what came of the claim, only that the claim waits is passed on: what happens
@@ -210,13 +270,13 @@ impl Claim {
     }
 
     /// The event that belongs to it.
-    pub(crate) fn tell(self, told: &mut Chronicle) {
+    pub(crate) fn tell(self, place: &Place, told: &mut Chronicle) {
         let event = match self {
             Claim::Held { claimed, waited } => {
                 if claimed.namespace == lock::Namespace::Created {
                     told.note(format!("namespace {} was created for the lock", lock::NAMESPACE));
                 }
-                let lease = format!("{}/{}", lock::NAMESPACE, lock::NAME);
+                let lease = place.lease_path();
                 Event::LockClaimed(event::LockClaimed { holder: claimed.holder, lease, waited_ms: millis(waited) })
             }
             Claim::Busy { observation, busy, manner } => waiting::blocked(&observation, busy, manner, None),
@@ -244,8 +304,8 @@ impl Claim {
 pub(crate) async fn claimed(keeper: &Keeper, claimed: Claimed, waited: Duration, stop: StopWatch) -> (Claim, Outcome) {
     let outcome = match first_renewal(keeper, stop).await {
         Some(forbidden) => Outcome::Failed(forbidden),
-        // `lock.claimed` says it all.
-        None => Outcome::Done(String::new()),
+        // `lock.claimed` says by whom.
+        None => Outcome::Done("the lock is taken".to_owned()),
     };
     (Claim::Held { claimed, waited }, outcome)
 }
@@ -262,10 +322,10 @@ async fn first_renewal(keeper: &Keeper, mut stop: StopWatch) -> Option<Failure> 
 }
 
 /// The run ends because it did not get the lock.
-pub(crate) fn refused(error: ClaimError, context: &str, clock: &dyn Clock) -> (Claim, Outcome) {
-    let failure = message::claim_failure(&error, context, clock.wall());
+pub(crate) fn refused(error: ClaimError, place: &Place, clock: &dyn Clock) -> (Claim, Outcome) {
+    let failure = message::claim_failure(&error, place, clock.wall());
     let claim = match error {
-        ClaimError::Busy(observation) => busy(observation, BusyManner::Refuses, context, clock),
+        ClaimError::Busy(observation) => busy(observation, BusyManner::Refuses, place, clock),
         ClaimError::Unsettled { .. } | ClaimError::GivenUp => Claim::Unsettled,
         ClaimError::BeingDeleted(_)
         | ClaimError::NamespaceTerminating(_)
@@ -277,39 +337,37 @@ pub(crate) fn refused(error: ClaimError, context: &str, clock: &dyn Clock) -> (C
 }
 
 /// The run goes on without the lock, as it was told to. It writes neither it nor anything into it.
-pub(crate) fn without(error: ClaimError, context: &str, clock: &dyn Clock) -> (Claim, Outcome) {
+pub(crate) fn without(error: ClaimError, place: &Place, clock: &dyn Clock) -> (Claim, Outcome) {
     let note = Outcome::Done("not claimed; the run goes on without the lock".to_owned());
     let claim = match error {
-        ClaimError::Busy(observation) => busy(observation, BusyManner::Continues, context, clock),
-        error => Claim::Unavailable { why: message::claim_failure(&error, context, clock.wall()).message },
+        ClaimError::Busy(observation) => busy(observation, BusyManner::Continues, place, clock),
+        error => Claim::Unavailable { why: message::claim_failure(&error, place, clock.wall()).message },
     };
     (claim, note)
 }
 
-fn busy(observation: Observation, manner: BusyManner, context: &str, clock: &dyn Clock) -> Claim {
-    let busy = message::busy(&observation, context, clock.wall());
+fn busy(observation: Observation, manner: BusyManner, place: &Place, clock: &dyn Clock) -> Claim {
+    let busy = message::busy(&observation, place, clock.wall());
     Claim::Busy { observation: Box::new(observation), busy, manner }
 }
 
 /// A dry run looks at the lock and takes nothing.
-pub(crate) async fn observe(means: &Means) -> (Claim, Outcome) {
-    let store = LeaseApi::new(means.cluster.client().clone(), Timing::STANDARD);
-    match lock::observe(&store).await {
+pub(crate) async fn observe(store: &Store, place: &Place, clock: &dyn Clock) -> (Claim, Outcome) {
+    match lock::observe(store).await {
         Err(failure) => (Claim::Seen(None), Outcome::Failed(failure)),
         Ok(Some(observation)) if observation.holder().is_some() => {
-            let busy = message::busy(&observation, &means.kube_context, means.clock.wall());
+            let busy = message::busy(&observation, place, clock.wall());
             let note = format!("not claimed; it is held by {}", observation.holder().unwrap_or_default());
             (Claim::Seen(Some(Box::new((observation, busy)))), Outcome::Done(note))
         }
-        Ok(_) => (Claim::Seen(None), Outcome::Done("not claimed; nobody holds it".to_owned())),
+        Ok(_) => (Claim::Seen(None), Outcome::Done("a dry run takes no lock".to_owned())),
     }
 }
 
-/// Refuses a run that was started by the run which holds this cluster's lock: it would wait for itself. Where the lock
+/// Refuses a run that was started by the run which holds this lock: it would wait for itself. Where the lock
 /// cannot be read now, the claim will say so.
-pub(crate) async fn refuse_inside(means: &Means, outer: &str) -> Result<(), Failure> {
-    let store = LeaseApi::new(means.cluster.client().clone(), Timing::STANDARD);
-    let Ok(Some(seen)) = lock::observe(&store).await else { return Ok(()) };
+pub(crate) async fn refuse_inside(store: &Store, outer: &str) -> Result<(), Failure> {
+    let Ok(Some(seen)) = lock::observe(store).await else { return Ok(()) };
     match seen.holder().and_then(HolderId::parse) {
         Some(holder) if holder.is_run(outer) => Err(message::inside(&holder, seen.record().note(notes::VERB))),
         Some(_) | None => Ok(()),
@@ -387,14 +445,16 @@ impl Waiting {
 }
 
 /// What a change that is not the loss is told as.
-pub(crate) fn tell_change(change: &Change, told: &mut Chronicle) {
+fn tell_change(change: &Change, told: &mut Chronicle) {
     let event = match change {
-        Change::Renewed { sent_at, .. } => {
-            Event::LockRenewed(event::LockRenewed { took_ms: millis(told.now().since(*sent_at)) })
+        Change::Renewed { sent_at, gap, .. } => {
+            let took_ms = millis(told.now().since(*sent_at));
+            Event::LockRenewed(event::LockRenewed { took_ms, gap_ms: gap.map(millis) })
         }
-        Change::RenewalFailed { failure, age } => Event::LockRenewalFailed(event::LockRenewalFailed {
+        Change::RenewalFailed { failure, age, tries } => Event::LockRenewalFailed(event::LockRenewalFailed {
             why: failure.message.clone(),
             valid_for_ms: millis(Timing::STANDARD.lost_after().saturating_sub(*age)),
+            tries: u64::from(*tries),
         }),
         Change::Waiting { .. } | Change::Releasing { .. } | Change::Lost(_) => return,
     };

@@ -69,7 +69,7 @@ pub enum StepEnd {
     Stopped {
         /// Every tool ended by itself and every resource that was begun is complete.
         clean: bool,
-        /// The addresses whose end nobody saw.
+        /// The addresses whose change was begun and not seen to complete.
         unfinished: Vec<String>,
     },
     /// It failed.
@@ -143,7 +143,7 @@ pub struct Ending {
     pub stop: Option<Strength>,
     /// The stop was not clean.
     pub partial: bool,
-    /// The addresses whose end nobody saw.
+    /// The addresses whose change was begun and not seen to complete.
     pub unfinished: Vec<String>,
     /// A step that changes something had begun.
     pub begun: bool,

@@ -9,6 +9,7 @@
 //! them. A lost lock reaches a tool only because this room hears of the one and tells the other, and a write needs the
 //! lock only because `while_held` stands between the two.
 
+mod bearing;
 mod chronicle;
 pub mod drill;
 mod engine;
@@ -36,7 +37,7 @@ pub use journal::{BALLAST, Journal, Settled, Voice, make_ballast};
 pub use link::{Answer, Asked, Ear, Finished, Link, Mouth, Word};
 pub use mishap::caught;
 pub use reports::{GoingOn, Matter, Paths, Report, Reports, Roll, Unwritten};
-pub use spec::{ForBundle, ForCommand, JOURNAL, Mode, OnBusy, Purpose, Spec, Wait};
+pub use spec::{ForBundle, ForCommand, JOURNAL, Mode, OnBusy, OnCluster, Purpose, Spec, Substrate, Wait};
 pub use start::{LOG, Started, start};
 pub use supervise::{supervise, unwritable};
 pub use tally::Tally;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Instant;
 use crate::config::{Bundle, Job};
-use crate::lock::HolderId;
+use crate::lock::{HolderId, Place};
 use crate::pipeline::{Plan, Verb};
 use crate::redact::{Redactor, Secret, exposed_map};
 
@@ -74,10 +74,6 @@ pub struct Spec {
     pub purpose: Purpose,
     /// The run that started the process which started this one, if there is one: its id.
     pub inside: Option<String>,
-    /// The kubeconfig's name for the cluster.
-    pub kube_context: String,
-    /// The API server's URL.
-    pub server: String,
     /// The user part of the holder identity.
     pub user: String,
     /// The host part of the holder identity.
@@ -86,10 +82,6 @@ pub struct Spec {
     pub job: Job,
     /// The run's directory.
     pub run_dir: PathBuf,
-    /// The run's own kubeconfig, in it.
-    pub kubeconfig: PathBuf,
-    /// What the client may use to get to the API server, from the environment.
-    pub proxy: crate::cluster::Proxies,
     /// Keep the raw output of tools.
     pub keep_output: bool,
     /// The environment that tools start from.
@@ -128,9 +120,34 @@ pub enum Purpose {
     Command(Box<ForCommand>),
 }
 
+/// A cluster, and the way to it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OnCluster {
+    /// The kubeconfig's name for the cluster.
+    pub kube_context: String,
+    /// The API server's URL.
+    pub server: String,
+    /// The run's own kubeconfig, in its directory.
+    pub kubeconfig: PathBuf,
+    /// What the client may use to get to the API server, from the environment.
+    pub proxy: crate::cluster::Proxies,
+}
+
+/// What keeps the lock of a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Substrate {
+    /// The API server of a cluster.
+    Kubernetes(OnCluster),
+    /// This folder, absolute. There is no cluster then.
+    Direct(PathBuf),
+}
+
 /// What a run of a bundle works with.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ForBundle {
+    /// The cluster. It keeps the lock, too.
+    pub cluster: OnCluster,
     /// The instance; none for `install`.
     pub instance: Option<String>,
     /// The bundle, resolved.
@@ -154,6 +171,8 @@ pub struct ForBundle {
 /// What a run of one command works with.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ForCommand {
+    /// What keeps the lock.
+    pub substrate: Substrate,
     /// The program, as it was typed.
     pub program: OsString,
     /// Its arguments.
@@ -168,6 +187,12 @@ pub struct ForCommand {
     pub stdin: bool,
     /// The run ends with the command's own exit status when that is all there is to tell.
     pub propagate: bool,
+}
+
+impl OnCluster {
+    fn place(&self) -> Place {
+        Place::Cluster(self.kube_context.clone())
+    }
 }
 
 impl ForCommand {
@@ -190,6 +215,39 @@ impl Spec {
         match &self.purpose {
             Purpose::Bundle(bundle) => bundle.instance.as_deref(),
             Purpose::Command(_) => None,
+        }
+    }
+
+    /// The cluster, if the run has to do with one.
+    pub fn cluster(&self) -> Option<&OnCluster> {
+        match &self.purpose {
+            Purpose::Bundle(bundle) => Some(&bundle.cluster),
+            Purpose::Command(command) => match &command.substrate {
+                Substrate::Kubernetes(cluster) => Some(cluster),
+                Substrate::Direct(_) => None,
+            },
+        }
+    }
+
+    /// The folder that keeps the lock, if one does.
+    pub fn lock_dir(&self) -> Option<&Path> {
+        match &self.purpose {
+            Purpose::Bundle(_) => None,
+            Purpose::Command(command) => match &command.substrate {
+                Substrate::Kubernetes(_) => None,
+                Substrate::Direct(folder) => Some(folder),
+            },
+        }
+    }
+
+    /// Where the lock is, for what people are told.
+    pub fn place(&self) -> Place {
+        match &self.purpose {
+            Purpose::Bundle(bundle) => bundle.cluster.place(),
+            Purpose::Command(command) => match &command.substrate {
+                Substrate::Kubernetes(cluster) => cluster.place(),
+                Substrate::Direct(folder) => Place::Folder(folder.clone()),
+            },
         }
     }
 
@@ -247,6 +305,7 @@ mod tests {
         for (program, name) in [("./deploy.sh", "deploy.sh"), ("/usr/bin/env", "env"), ("sh", "sh"), ("a\u{1b}b", "ab")]
         {
             let command = ForCommand {
+                substrate: Substrate::Direct(PathBuf::new()),
                 program: program.into(),
                 args: vec!["hunter2".into()],
                 folder: PathBuf::new(),

@@ -7,10 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, rfc3339};
 use crate::event::{self, Event, LockEnd};
 use crate::failure::{Code, Failure};
-use crate::lock;
 use crate::process;
 use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
@@ -231,31 +230,44 @@ fn run_finished(
         counts: engine.told.counts(),
         unfinished: unfinished.iter().cloned().collect(),
         kept: engine.work.kept(),
-        next: next(spec, &verdict, &engine.work),
+        next: next(spec, &verdict, &engine.work, &engine.told),
         dry_run: spec.mode == Mode::DryRun,
         duration_ms: millis(engine.told.elapsed()),
     }
 }
 
 /// What to do now: the failure's own hints first, else the table's remedy, and what the lock needs.
-fn next(spec: &Spec, verdict: &Verdict, work: &Work) -> Vec<String> {
+fn next(spec: &Spec, verdict: &Verdict, work: &Work, told: &Chronicle) -> Vec<String> {
     let mut next = match &verdict.failure {
         None => Vec::new(),
         Some(failure) if failure.hints.is_empty() => vec![failure.code.row().remedy.to_owned()],
         Some(failure) => failure.hints.clone(),
     };
-    let look = format!("dcctl lock status --kube-context {}", spec.kube_context);
-    match work.end().lock {
-        LockEnd::Left | LockEnd::Unknown => next.push(format!("look at the lock: {look}")),
+    let place = spec.place();
+    let (look, reclaim) = (place.status_command(), place.reclaim_command());
+    let end = work.end();
+    match (end.lock, &end.why) {
+        // What keeps the Lease is known, and reclaiming it would not help.
+        (LockEnd::Left, Some(why)) if !why.hints.is_empty() => {
+            let more = why.hints.iter().filter(|hint| !next.contains(hint)).cloned().collect::<Vec<_>>();
+            next.extend(more);
+            next.push(format!("look at the lock: {look}"));
+        }
+        (LockEnd::Left | LockEnd::Unknown, _) => next.push(match end.looks_stale_from(told) {
+            Some(time) => {
+                let time = rfc3339(time);
+                format!("look at the lock: {look}; where it is left it looks stale from {time} on: {reclaim}")
+            }
+            None => format!("look at the lock: {look}"),
+        }),
         // Nobody else was seen in it: it may still bear our name, and then nobody gives it back but a person.
-        LockEnd::Lost if work.end().holder.as_ref().is_some_and(|holder| *holder == work.holder()) => {
-            let reclaim = lock::message::reclaim_command(&spec.kube_context);
+        (LockEnd::Lost, _) if end.holder.as_ref().is_some_and(|holder| *holder == work.holder()) => {
             next.push(format!(
                 "the Lease still named this run when it was last seen: {look}; if it still does, and nothing of this run \
                  lives any more, {reclaim}"
             ));
         }
-        LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => {}
+        (LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost, _) => {}
     }
     next
 }

@@ -1,6 +1,8 @@
-//! Looks at what a run needs around it: the API server answers, and the tools are there and new enough, or the command
-//! is there.
+//! Looks at what a run needs around it: the API server answers or the lock folder can be used, and the tools are there and
+//! new enough, or the command is there. For an install also whether the cluster and the OpenTofu state here are this
+//! bundle's: what speaks against it is said before the lock is asked for and anything is written.
 
+use std::ffi::OsString;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -8,15 +10,28 @@ use crate::clock::Clock;
 use crate::cluster::{Cluster, MayWrite, Sources, kubeconfig};
 use crate::event::{self, Event};
 use crate::failure::{Code, Failure};
+use crate::lock::direct::Intent;
+use crate::lock::{LockFolder, Timing};
 use crate::pipeline::Verb;
 use crate::process::{Limits, StopWatch};
 use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
-use crate::run::keeping;
-use crate::run::spec::{ForBundle, ForCommand, Mode, Purpose, Spec};
+use crate::run::keeping::{self, Origin};
+use crate::run::spec::{ForBundle, ForCommand, Mode, OnCluster, Purpose, Spec, Substrate};
 use crate::step::{self, CommandKit, Equipment, Kit, Means, Tool, Updates};
 
-/// Looks, and gives back everything that steps may use. A stop request ends it at once.
+/// What there is around a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    /// What steps may use.
+    pub(crate) kit: Equipment,
+    /// What keeps the lock. No step sees it.
+    pub(crate) lock: Origin,
+    /// What was reached, in a few words.
+    reached: String,
+}
+
+/// Looks, and gives back everything that was found. A stop request ends it at once.
 pub(crate) async fn look(
     spec: Rc<Spec>,
     clock: Arc<dyn Clock>,
@@ -24,28 +39,78 @@ pub(crate) async fn look(
     stop: StopWatch,
     send: Updates,
     may_write: MayWrite,
-) -> Result<Equipment, Failure> {
+) -> Result<Found, Failure> {
     let mut asked = stop.clone();
-    let config = kubeconfig::load(&Sources::file(&spec.kubeconfig), None)?;
-    let cluster = tokio::select! {
-        biased;
-        _ = asked.asked() => return Err(stopped()),
-        cluster = Cluster::connect(&config, &spec.proxy, may_write) => cluster?,
+    let means = means(&spec, may_write.clone(), (clock, redactor, stop, send));
+    // A program that is asked for its version stops by itself, and is waited for.
+    let found = match &spec.purpose {
+        Purpose::Bundle(bundle) => {
+            let (cluster, reached) = unless_stopped(&mut asked, connect(&bundle.cluster, may_write)).await?;
+            let lock = Origin::Cluster(cluster.clone());
+            refuse_inside(&spec, &lock, &mut asked).await?;
+            let kit = find_tools(&spec, bundle, cluster, means).await;
+            kit.map(|kit| Found { kit: Equipment::Bundle(Box::new(kit)), lock, reached })
+        }
+        Purpose::Command(command) => {
+            let reaching = reach(&command.substrate, spec.mode, may_write);
+            let (lock, reached) = unless_stopped(&mut asked, reaching).await?;
+            refuse_inside(&spec, &lock, &mut asked).await?;
+            let kit = find_command(command, means);
+            kit.map(|kit| Found { kit: Equipment::Command(Box::new(kit)), lock, reached })
+        }
     };
-    let means = means(&spec, cluster, clock, redactor, stop, send);
-    if let (Some(outer), Mode::Act) = (&spec.inside, spec.mode) {
+    if let (Verb::Install, Ok(Found { kit: Equipment::Bundle(kit), .. })) = (spec.plan.verb, &found) {
         tokio::select! {
             biased;
             _ = asked.asked() => return Err(stopped()),
-            refused = keeping::refuse_inside(&means, outer) => refused?,
+            refused = step::refuse_foreign(kit) => refused?,
         }
     }
-    // A program that is asked for its version stops by itself, and is waited for.
-    let found = match &spec.purpose {
-        Purpose::Bundle(bundle) => find_tools(&spec, bundle, means).await.map(Box::new).map(Equipment::Bundle),
-        Purpose::Command(command) => find_command(command, means).map(Box::new).map(Equipment::Command),
-    };
     if asked.is_asked() { Err(stopped()) } else { found }
+}
+
+/// Reaches what keeps the lock of a command.
+async fn reach(substrate: &Substrate, mode: Mode, may_write: MayWrite) -> Result<(Origin, String), Failure> {
+    match substrate {
+        Substrate::Kubernetes(cluster) => {
+            connect(cluster, may_write).await.map(|(cluster, reached)| (Origin::Cluster(cluster), reached))
+        }
+        Substrate::Direct(path) => {
+            let folder = LockFolder::new(path.clone(), Timing::STANDARD);
+            let intent = match mode {
+                Mode::Act => Intent::Change,
+                Mode::DryRun => Intent::Look,
+            };
+            let reach = folder.check(intent).await?;
+            Ok((Origin::Folder(folder), format!("lock folder {}, {reach}", path.display())))
+        }
+    }
+}
+
+async fn connect(on: &OnCluster, may_write: MayWrite) -> Result<(Cluster, String), Failure> {
+    let config = kubeconfig::load(&Sources::file(&on.kubeconfig), None)?;
+    let cluster = Cluster::connect(&config, &on.proxy, may_write).await?;
+    let reached = format!("Kubernetes {}", cluster.version().trim_start_matches('v'));
+    Ok((cluster, reached))
+}
+
+/// A run that was started by the one which holds the lock would wait for itself.
+async fn refuse_inside(spec: &Spec, lock: &Origin, asked: &mut StopWatch) -> Result<(), Failure> {
+    match (&spec.inside, spec.mode) {
+        (Some(outer), Mode::Act) => unless_stopped(asked, keeping::refuse_inside(&lock.store(), outer)).await,
+        (Some(_), Mode::DryRun) | (None, _) => Ok(()),
+    }
+}
+
+async fn unless_stopped<T>(
+    asked: &mut StopWatch,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::select! {
+        biased;
+        _ = asked.asked() => Err(stopped()),
+        done = work => done,
+    }
 }
 
 fn stopped() -> Failure {
@@ -54,11 +119,8 @@ fn stopped() -> Failure {
 
 fn means(
     spec: &Spec,
-    cluster: Cluster,
-    clock: Arc<dyn Clock>,
-    redactor: Redactor,
-    stop: StopWatch,
-    updates: Updates,
+    may_write: MayWrite,
+    (clock, redactor, stop, updates): (Arc<dyn Clock>, Redactor, StopWatch, Updates),
 ) -> Means {
     Means {
         mode: match spec.mode {
@@ -67,9 +129,8 @@ fn means(
         },
         run: spec.run.clone(),
         run_dir: spec.run_dir.clone(),
-        cluster,
-        kubeconfig: spec.kubeconfig.clone(),
-        kube_context: spec.kube_context.clone(),
+        may_write,
+        leading: leading(spec),
         keep_output: spec.keep_output,
         environment: spec.environment.clone(),
         redactor,
@@ -80,10 +141,24 @@ fn means(
     }
 }
 
+/// What leads a tool to the cluster of the run. A command gets the name that dcctl itself would take, too.
+fn leading(spec: &Spec) -> Vec<(&'static str, OsString)> {
+    let Some(cluster) = spec.cluster() else { return Vec::new() };
+    let kubeconfig = || OsString::from(&cluster.kubeconfig);
+    let mut leading = vec![("KUBECONFIG", kubeconfig()), ("KUBE_CONFIG_PATH", kubeconfig())];
+    match &spec.purpose {
+        Purpose::Bundle(_) => {}
+        Purpose::Command(_) => leading.push(("DCCTL_KUBE_CONTEXT", OsString::from(&cluster.kube_context))),
+    }
+    leading
+}
+
 /// What a bundle's steps use, with the tools that this one needs.
-async fn find_tools(spec: &Spec, with: &ForBundle, means: Means) -> Result<Kit, Failure> {
+async fn find_tools(spec: &Spec, with: &ForBundle, cluster: Cluster, means: Means) -> Result<Kit, Failure> {
     let mut kit = Kit {
         means,
+        cluster,
+        kube_context: with.cluster.kube_context.clone(),
         bundle: with.bundle.clone(),
         instance: with.instance.clone(),
         tofu: None,
@@ -134,12 +209,12 @@ fn find_command(command: &ForCommand, means: Means) -> Result<CommandKit, Failur
 }
 
 /// What was found, in a few words.
-pub(crate) fn said(equipment: &Equipment) -> String {
-    let mut said = format!("Kubernetes {}", equipment.means().cluster.version().trim_start_matches('v'));
-    for (name, tool) in tools(equipment) {
+pub(crate) fn said(found: &Found) -> String {
+    let mut said = found.reached.clone();
+    for (name, tool) in tools(&found.kit) {
         said.push_str(&format!(", {name} {}", tool.version));
     }
-    if let Equipment::Command(kit) = equipment {
+    if let Equipment::Command(kit) = &found.kit {
         said.push_str(&format!(", {}", kit.program.display()));
     }
     said
@@ -148,7 +223,8 @@ pub(crate) fn said(equipment: &Equipment) -> String {
 /// `tool.checked` for each.
 pub(crate) fn tell(equipment: &Equipment, told: &mut Chronicle) {
     for (name, tool) in tools(equipment) {
-        let path = tool.path.display().to_string();
+        // Where it really is: a link on PATH may be gone when the log is read.
+        let path = tool.path.canonicalize().unwrap_or_else(|_| tool.path.clone()).display().to_string();
         let event = event::ToolChecked { tool: name.to_owned(), version: tool.version.clone(), path };
         told.tell(None, Event::ToolChecked(event));
     }

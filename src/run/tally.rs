@@ -13,6 +13,8 @@ use crate::run::translate::millis;
 pub struct Tally {
     counts: Counts,
     planned: u64,
+    /// A step has begun and not ended.
+    in_a_step: bool,
     resources: BTreeMap<String, (String, Instant)>,
     waits: BTreeMap<String, (String, Instant)>,
     programs: BTreeMap<String, Instant>,
@@ -25,8 +27,12 @@ impl Tally {
     pub fn take(&mut self, event: &Event, now: Instant) {
         match event {
             Event::RunPlanned(planned) => self.planned = planned.steps.len() as u64,
-            Event::StepStarted(_) => self.forget(),
+            Event::StepStarted(_) => {
+                self.in_a_step = true;
+                self.forget();
+            }
             Event::StepFinished(finished) => {
+                self.in_a_step = false;
                 match finished.outcome {
                     StepOutcome::Done | StepOutcome::Nothing => self.counts.steps.done += 1,
                     StepOutcome::Stopped | StepOutcome::Failed => self.counts.steps.failed += 1,
@@ -58,6 +64,7 @@ impl Tally {
             Event::ProcessStarted(started) => drop(self.programs.insert(started.program.clone(), now)),
             Event::ProcessFinished(finished) => drop(self.programs.remove(&finished.program)),
             Event::Diagnostic(diagnostic) if diagnostic.severity == Severity::Warning => self.counts.warnings += 1,
+            Event::LockRenewalFailed(failed) if failed.tries == 1 => self.counts.renewal_gaps += 1,
             Event::Diagnostic(_)
             | Event::RunStarted(_)
             | Event::RunFinished(_)
@@ -114,11 +121,13 @@ impl Tally {
     /// The counts for the verdict.
     pub fn counts(&self) -> Counts {
         let mut counts = self.counts.clone();
-        counts.steps.skipped = self.planned.saturating_sub(counts.steps.done + counts.steps.failed);
+        counts.steps.cut_off = u64::from(self.in_a_step);
+        let begun = counts.steps.done + counts.steps.failed + counts.steps.cut_off;
+        counts.steps.skipped = self.planned.saturating_sub(begun);
         counts
     }
 
-    /// The addresses whose change was begun and whose end nobody saw.
+    /// The addresses whose change was begun and whose end nobody saw, well or badly.
     pub fn unfinished(&self) -> &BTreeSet<String> {
         &self.open
     }
@@ -156,7 +165,9 @@ fn doing(action: &str, address: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{ObjectWaiting, ProcessStarted, ResourceCompleted, ResourceStarted, StepStarted};
+    use crate::event::{
+        ObjectWaiting, PlannedStep, ProcessStarted, ResourceCompleted, ResourceStarted, RunPlanned, StepStarted,
+    };
 
     fn at(seconds: u64) -> Instant {
         Instant::since_boot(Duration::from_secs(seconds))
@@ -198,6 +209,17 @@ mod tests {
         let flight = tally.progress(Duration::ZERO, at(10)).in_flight;
         assert_eq!(flight[0].what, "waiting for Deployment dci-a/api: 0 of 1 ready");
         assert_eq!(flight[0].for_ms, 6000);
+    }
+
+    #[test]
+    fn a_step_whose_end_nobody_saw_is_not_one_that_never_began() {
+        let mut tally = Tally::default();
+        let step = |id: &str| PlannedStep { id: id.to_owned(), title: id.to_owned() };
+        tally.take(&Event::RunPlanned(RunPlanned { steps: vec![step("verify"), step("record-the-phase")] }), at(0));
+        let started = StepStarted { id: "verify".to_owned(), title: "Verify".to_owned(), index: 1, total: 2 };
+        tally.take(&Event::StepStarted(started), at(1));
+        let steps = tally.counts().steps;
+        assert_eq!((steps.done, steps.failed, steps.cut_off, steps.skipped), (0, 0, 1, 1));
     }
 
     #[test]

@@ -23,7 +23,9 @@ pub fn tidy(spec: &Spec) -> Vec<String> {
         Ok(()) | Err(_) => {}
     };
     let (private, ballast) = (spec.run_dir.join(PRIVATE), spec.run_dir.join(BALLAST));
-    note(&spec.kubeconfig, std::fs::remove_file(&spec.kubeconfig));
+    if let Some(cluster) = spec.cluster() {
+        note(&cluster.kubeconfig, std::fs::remove_file(&cluster.kubeconfig));
+    }
     note(&private, std::fs::remove_dir_all(&private));
     note(&ballast, std::fs::remove_file(&ballast));
     left
@@ -31,8 +33,9 @@ pub fn tidy(spec: &Spec) -> Vec<String> {
 
 /// What [`tidy`] would remove and a person should know of.
 pub fn untidied(spec: &Spec) -> Vec<String> {
-    let paths = [spec.kubeconfig.clone(), spec.run_dir.join(PRIVATE)];
-    paths.iter().filter(|path| path.exists()).map(|path| path.display().to_string()).collect()
+    let kubeconfig = spec.cluster().map(|cluster| cluster.kubeconfig.clone());
+    let paths = kubeconfig.into_iter().chain([spec.run_dir.join(PRIVATE)]);
+    paths.filter(|path| path.exists()).map(|path| path.display().to_string()).collect()
 }
 
 /// The processes of a run that still live, each with its short name: those that carry its tag, and of `known` those that

@@ -183,8 +183,9 @@ fn run_started(spec: &Spec, holder: &str) -> Event {
         instance: spec.instance().map(str::to_owned),
         program,
         bundle,
-        kube_context: Some(spec.kube_context.clone()),
-        server: Some(spec.server.clone()),
+        kube_context: spec.cluster().map(|cluster| cluster.kube_context.clone()),
+        server: spec.cluster().map(|cluster| cluster.server.clone()),
+        lock_dir: spec.lock_dir().map(|folder| folder.display().to_string()),
         holder: (spec.mode == Mode::Act).then(|| holder.to_owned()),
         ci: spec
             .job

@@ -124,7 +124,8 @@ fn left(sentence: &str) -> Verdict {
 fn with_unfinished(failure: Failure, ending: &Ending) -> Failure {
     let Some(look) = look_first(&ending.unfinished) else { return failure };
     let remedy = failure.hints.is_empty().then(|| failure.code.row().remedy);
-    let failure = failure.cause(format!("nobody saw the end of {}", ending.unfinished.join(", "))).hint(look);
+    let failure =
+        failure.cause(format!("begun, and not seen to complete: {}", ending.unfinished.join(", "))).hint(look);
     remedy.into_iter().fold(failure, Failure::hint)
 }
 
@@ -198,6 +199,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_about_force_is_how_long_it_takes() {
+        let grace = crate::process::Limits::default().last_grace;
+        let said = crate::event::facts::stop::FORCE_ENDS_TOOLS;
+        assert!(said.contains(&format!("after {} s at most", grace.as_secs())), "{said}");
+    }
+
+    #[test]
     fn only_what_was_not_begun_is_refused() {
         let failure = Some(Failure::new(Code::Forbidden, "no"));
         let outcome = |begun| {
@@ -208,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_saw_end_is_named() {
+    fn what_was_not_seen_to_complete_is_named() {
         let ending = Ending {
             stop: Some(Strength::Graceful),
             partial: true,
@@ -216,6 +224,6 @@ mod tests {
             ..Ending::default()
         };
         let failure = decide(&ending, LockEnd::Released, None).failure.expect("a failure");
-        assert_eq!(failure.causes, ["nobody saw the end of bed_thing.a, bed_thing.b"]);
+        assert_eq!(failure.causes, ["begun, and not seen to complete: bed_thing.a, bed_thing.b"]);
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::clock::{self, Clock, Instant};
 use crate::event::{self, BusyManner, Event};
 use crate::failure::{Code, Failure};
-use crate::lock::{ClaimError, Follower, HolderId, Keeper, LeaseApi, Observation, Sight, Timing, message, notes};
+use crate::lock::{ClaimError, Follower, HolderId, Keeper, Observation, Place, Sight, Store, Timing, message, notes};
 use crate::process::StopWatch;
 use crate::run::chronicle::Chronicle;
 use crate::run::keeping::{self, Claim};
@@ -28,14 +28,14 @@ const SAY_EVERY: Duration = Duration::from_secs(60);
 pub(crate) struct Candidate {
     pub(crate) keeper: Rc<Keeper>,
     pub(crate) ours: HolderId,
-    /// Reads the Lease, with a client that is not the keeper's.
-    pub(crate) store: LeaseApi,
+    /// Reads the Lease, without the keeper.
+    pub(crate) store: Store,
     pub(crate) wait: Wait,
     pub(crate) on_busy: OnBusy,
     pub(crate) stop: StopWatch,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The kubeconfig's name for the cluster, for what a person is told to type.
-    pub(crate) context: String,
+    /// Where the lock is, for what a person is told to type.
+    pub(crate) place: Place,
     pub(crate) say: UnboundedSender<Waits>,
 }
 
@@ -82,7 +82,7 @@ enum Waited {
 enum Kind {
     /// It is held, or about to go, or fought for.
     Busy,
-    /// The API server did not answer. That is waited for only by who waits anyway.
+    /// There was no answer. That is waited for only by who waits anyway.
     Unanswered,
     /// Waiting changes nothing.
     Final,
@@ -93,7 +93,7 @@ fn kind(error: &ClaimError) -> Kind {
         ClaimError::Busy(_) | ClaimError::BeingDeleted(_) | ClaimError::Contended => Kind::Busy,
         ClaimError::Unsettled { .. } => Kind::Unanswered,
         ClaimError::Failed(failure) => match failure.code {
-            Code::ClusterUnreachable | Code::ClusterRequestFailed => Kind::Unanswered,
+            Code::ClusterUnreachable | Code::ClusterRequestFailed | Code::LockDirUnanswered => Kind::Unanswered,
             _ => Kind::Final,
         },
         ClaimError::NamespaceTerminating(_) | ClaimError::Forbidden(_) | ClaimError::GivenUp => Kind::Final,
@@ -160,9 +160,9 @@ impl Candidate {
         let waited = self.waited(since);
         // No time is left, whatever was left when the error came.
         match answer(&error, Wait::No, self.on_busy, waited, Began::Before) {
-            Answer::GoOn => keeping::without(error, &self.context, &*self.clock),
+            Answer::GoOn => keeping::without(error, &self.place, &*self.clock),
             Answer::Wait | Answer::Refuse => {
-                let (claim, outcome) = keeping::refused(error, &self.context, &*self.clock);
+                let (claim, outcome) = keeping::refused(error, &self.place, &*self.clock);
                 let failure = match outcome {
                     Outcome::Failed(failure) if self.wait != Wait::No => {
                         Outcome::Failed(failure.cause(format!("the run waited for it for {}", clock::human(waited))))
@@ -221,10 +221,8 @@ impl Candidate {
         let wall = self.clock.wall();
         self.tell(
             match error {
-                ClaimError::Busy(seen) => {
-                    What::Holder(Box::new(seen.clone()), message::busy(seen, &self.context, wall))
-                }
-                error => What::Else(message::claim_failure(error, &self.context, wall).message),
+                ClaimError::Busy(seen) => What::Holder(Box::new(seen.clone()), message::busy(seen, &self.place, wall)),
+                error => What::Else(message::claim_failure(error, &self.place, wall).message),
             },
             waited,
         );

@@ -17,14 +17,16 @@ use crate::clock::{Clock, Instant, rfc3339};
 use crate::cluster::MayWrite;
 use crate::event::{self, Event, Kept, LockEnd};
 use crate::failure::{Code, Failure};
-use crate::lock::{Change, HolderId, Keeper, LeaseApi, Lost, Released, Timing, notes};
+use crate::lock::{Change, HolderId, Keeper, Lost, Released, notes};
 use crate::pipeline::{Action, Verb};
 use crate::process::{self, Directly, Stdin, StopWatch};
 use crate::redact::Redactor;
+use crate::run::bearing::{only_looks, step_end};
 use crate::run::chronicle::Chronicle;
 use crate::run::link::Asked;
 use crate::run::machine::{Input, OnFailure, Shape, StepEnd, Strength};
 use crate::run::spec::{Mode, Purpose, Spec};
+use crate::run::surroundings::Found;
 use crate::run::translate::Place;
 use crate::run::waiting::{Candidate, Waits};
 use crate::run::while_held::WhileHeld;
@@ -37,7 +39,7 @@ const INTENT: Duration = Duration::from_secs(2);
 /// How an activity ended.
 pub(crate) enum Done {
     /// The surroundings were looked at, before the first step.
-    Prepared(Box<Result<Option<Equipment>, Failure>>),
+    Prepared(Box<Result<Option<Found>, Failure>>),
     /// The lock was asked about.
     Fenced(Result<(), Lost>),
     /// A step ended.
@@ -65,7 +67,7 @@ pub(crate) enum Ended {
     /// Nothing.
     Plain(Action),
     /// What it found in the surroundings.
-    Surroundings(Box<Equipment>),
+    Surroundings(Box<Found>),
     /// The claim: what it got.
     Claim(keeping::Claim),
 }
@@ -78,7 +80,7 @@ pub(crate) struct Work {
     redactor: Redactor,
     stop: StopWatch,
     send: Updates,
-    kit: Option<Equipment>,
+    found: Option<Found>,
     pipe: Option<OwnedFd>,
     command: exec::Life,
     keeper: Option<Rc<Keeper>>,
@@ -115,7 +117,7 @@ impl Work {
             redactor,
             stop,
             send,
-            kit: None,
+            found: None,
             pipe: None,
             command: exec::Life::default(),
             keeper: None,
@@ -181,7 +183,7 @@ impl Work {
         self.directly
     }
 
-    /// Where the lock is, for the verdict.
+    /// Where the lock is, as far as this run can say.
     pub(crate) fn end(&self) -> &keeping::End {
         &self.end
     }
@@ -229,7 +231,7 @@ impl Work {
         }));
     }
 
-    fn look_around(&self) -> impl Future<Output = Result<Equipment, Failure>> + use<> {
+    fn look_around(&self) -> impl Future<Output = Result<Found, Failure>> + use<> {
         let (spec, clock, stop) = (self.spec.clone(), self.clock.clone(), self.stop.clone());
         let (redactor, send) = (self.redactor.clone(), self.send.clone());
         surroundings::look(spec, clock, redactor, stop, send, MayWrite::as_says(self.may_write.clone()))
@@ -251,9 +253,9 @@ impl Work {
                 let looking = self.look_around();
                 Box::pin(async move {
                     match looking.await {
-                        Ok(kit) => {
-                            let note = surroundings::said(&kit);
-                            Done::Step(Ended::Surroundings(Box::new(kit)), Outcome::Done(note))
+                        Ok(found) => {
+                            let note = surroundings::said(&found);
+                            Done::Step(Ended::Surroundings(Box::new(found)), Outcome::Done(note))
                         }
                         Err(failure) => Done::Step(Ended::Plain(action), Outcome::Failed(failure)),
                     }
@@ -266,7 +268,7 @@ impl Work {
 
     fn perform(&mut self, action: Action) -> Pin<Box<dyn Future<Output = Done>>> {
         let (pipe, spec) = (self.pipe.take(), self.spec.clone());
-        match self.kit.clone().expect("the surroundings were looked at before the first step") {
+        match self.surroundings().kit {
             Equipment::Bundle(kit) => Box::pin(async move {
                 drill::at(&spec, &action.id());
                 Done::Step(Ended::Plain(action), step::perform(&kit, action).await)
@@ -280,15 +282,16 @@ impl Work {
     }
 
     fn claim(&mut self) -> Pin<Box<dyn Future<Output = Done>>> {
-        let kit = self.kit.clone().expect("the surroundings were looked at before the first step");
+        let lock = self.surroundings().lock;
+        let (store, place, clock) = (lock.store(), self.spec.place(), self.clock.clone());
         if self.spec.mode == Mode::DryRun {
             return Box::pin(async move {
-                let (claim, outcome) = keeping::observe(kit.means()).await;
+                let (claim, outcome) = keeping::observe(&store, &place, &*clock).await;
                 Done::Step(Ended::Claim(claim), outcome)
             });
         }
         let request = keeping::request(&self.spec, &self.holder);
-        let (keeper, changes) = keeping::start(kit.means(), request, self.clock.clone());
+        let (keeper, changes) = keeping::start(lock, request, clock.clone());
         self.may_write.follow(keeper.right());
         let keeper = Rc::new(keeper);
         self.keeper = Some(keeper.clone());
@@ -299,12 +302,12 @@ impl Work {
         let candidate = Candidate {
             keeper,
             ours: self.holder.clone(),
-            store: LeaseApi::new(kit.means().cluster.client(), Timing::STANDARD),
+            store,
             wait: self.spec.wait,
             on_busy: self.spec.on_busy,
             stop: self.stop.clone(),
-            clock: self.clock.clone(),
-            context: self.spec.kube_context.clone(),
+            clock,
+            place,
             say,
         };
         Box::pin(async move {
@@ -315,7 +318,7 @@ impl Work {
 
     pub(crate) fn close(&mut self) {
         self.end.next_step = Some(Action::RecordPhase.title().to_owned());
-        let kit = self.kit.clone().expect("a run that failed in a step has looked at its surroundings");
+        let kit = self.surroundings().kit;
         let keeper = self.keeper.clone().filter(|_| self.end.lock != LockEnd::NotHeld);
         let stop = self.stop.clone();
         self.activity = Some(Box::pin(async move {
@@ -375,9 +378,9 @@ impl Work {
     pub(crate) fn finished(&mut self, done: Done, told: &mut Chronicle) -> Input {
         match done {
             Done::Prepared(looked) => Input::Prepared(match *looked {
-                Ok(kit) => {
-                    if let Some(kit) = kit {
-                        self.equip(kit, told);
+                Ok(found) => {
+                    if let Some(found) = found {
+                        self.equip(found, told);
                     }
                     Ok(())
                 }
@@ -396,8 +399,8 @@ impl Work {
                 self.lose(&lost, &failure, told);
                 Input::FenceLost(failure)
             }
-            Done::Step(Ended::Surroundings(kit), outcome) => {
-                self.equip(*kit, told);
+            Done::Step(Ended::Surroundings(found), outcome) => {
+                self.equip(*found, told);
                 Input::StepEnded(step_end(Action::CheckSurroundings, outcome))
             }
             Done::Step(Ended::Plain(action), outcome) => Input::StepEnded(step_end(action, outcome)),
@@ -407,7 +410,7 @@ impl Work {
                 self.tell_news(told);
                 self.waits = None;
                 self.end.take_claim(&claim, &self.holder);
-                claim.tell(told);
+                claim.tell(&self.spec.place(), told);
                 if let Some(changes) = &mut self.changes {
                     changes.claim_is_told();
                 }
@@ -438,9 +441,13 @@ impl Work {
         }
     }
 
-    fn equip(&mut self, kit: Equipment, told: &mut Chronicle) {
-        surroundings::tell(&kit, told);
-        self.kit = Some(kit);
+    fn equip(&mut self, found: Found, told: &mut Chronicle) {
+        surroundings::tell(&found.kit, told);
+        self.found = Some(found);
+    }
+
+    fn surroundings(&self) -> Found {
+        self.found.clone().expect("the surroundings were looked at before the first step that needs them")
     }
 
     /// Takes a change of the lock; a failure means that it is lost.
@@ -463,7 +470,7 @@ impl Work {
                 None
             }
             Change::Renewed { .. } | Change::RenewalFailed { .. } | Change::Releasing { .. } => {
-                keeping::tell_change(&change, told);
+                self.end.take_change(&change, told);
                 None
             }
         }
@@ -559,35 +566,5 @@ async fn ended(activity: &mut Option<Pin<Box<dyn Future<Output = Done>>>>) -> Do
     match activity {
         Some(activity) => activity.await,
         None => std::future::pending().await,
-    }
-}
-
-/// Whether a step changes nothing on the cluster.
-fn only_looks(action: Action) -> bool {
-    match action {
-        Action::CheckSurroundings | Action::BuildImages | Action::ClaimCluster | Action::CheckCluster => true,
-        Action::InstallOperator
-        | Action::ApplyPrerequisites
-        | Action::RecordInstall
-        | Action::DeclareInstance
-        | Action::ApplyInfrastructure
-        | Action::InstallChart
-        | Action::WaitForReadiness
-        | Action::Verify
-        | Action::RecordPhase
-        | Action::RunCommand => false,
-    }
-}
-
-/// What the machine needs of an outcome.
-fn step_end(action: Action, outcome: Outcome) -> StepEnd {
-    let changing = matches!(
-        action,
-        Action::InstallOperator | Action::ApplyPrerequisites | Action::ApplyInfrastructure | Action::InstallChart
-    );
-    match outcome {
-        Outcome::Done(_) | Outcome::Nothing(_) => StepEnd::Done,
-        Outcome::Stopped(stopped) => StepEnd::Stopped { clean: stopped.clean, unfinished: stopped.unfinished },
-        Outcome::Failed(failure) => StepEnd::Failed { failure, changing },
     }
 }

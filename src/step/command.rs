@@ -17,7 +17,7 @@ use crate::step::{Kit, Mode, Outcome, Stopped};
 /// Builds the bundle's images, if that was asked for. Needs no lock.
 pub async fn build_images(kit: &Kit) -> Outcome {
     if !kit.build {
-        return Outcome::Nothing("--build was not given".to_owned());
+        return Outcome::Nothing("nothing to build without --build".to_owned());
     }
     let Some(command) = &kit.bundle.build else {
         return Outcome::Nothing("the bundle builds no images".to_owned());

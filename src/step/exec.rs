@@ -36,7 +36,7 @@ async fn run(kit: &CommandKit, stdin: Stdin) -> Result<Ended, Failure> {
         name: kit.name.clone(),
         program: kit.program.clone(),
         args: kit.args.clone(),
-        env: vec![("DCCTL_KUBE_CONTEXT", kit.means.kube_context.clone().into())],
+        env: Vec::new(),
         cwd: kit.folder.clone(),
         manner: Manner::Group,
         signs: |_| None,
@@ -44,8 +44,8 @@ async fn run(kit: &CommandKit, stdin: Stdin) -> Result<Ended, Failure> {
         raw: Raw::AsAsked,
         about: None,
     };
-    // Whatever it does to the cluster, it does not do it without the lock.
-    kit.means.cluster.may_write()?;
+    // Whatever it does, it does not do it without the lock.
+    kit.means.may_write.now()?;
     let output = kit.stdout.parent().expect("an output is a file in the run directory");
     make_folder(output)?;
     let files = Files::at(&kit.means, RECORD, &kit.stdout, &kit.stderr)?;
@@ -119,7 +119,8 @@ fn stopped(name: &str, ended: &Ended) -> Stopped {
 pub fn find_command(environment: &[(String, String)], word: &OsStr, folder: &Path) -> Result<PathBuf, Failure> {
     let shown = Path::new(word).display();
     if word.as_encoded_bytes().contains(&b'/') {
-        let path = folder.join(word);
+        // As people write it: without the `./` of the command line.
+        let path: PathBuf = folder.join(word).components().collect();
         return if is_program(&path) { Ok(path) } else { Err(no_program(&path)) };
     }
     let path = environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, path)| path.as_str());

@@ -1,7 +1,7 @@
 //! *Check the cluster*: refuses what would harm another instance, or build over this one.
 //!
 //! Three questions, each answered from the cluster and not from memory: is this instance free to be built, is its
-//! namespace its own, and is what it claims still free? The answers are gathered first and judged in one pure
+//! namespace its own, and is what it claims still free? And one of this machine: is the OpenTofu state here its own? The answers are gathered first and judged in one pure
 //! function. Who cannot be asked about its claims is never taken to have none.
 
 use crate::cluster::instances::{Claims, Instance, Phase, SHARED_NAMESPACE, Stamped};
@@ -9,7 +9,7 @@ use crate::cluster::namespace::Namespace;
 use crate::config;
 use crate::failure::{Code, Failure};
 use crate::step::halt::{drive, stopped};
-use crate::step::{Kit, Outcome, Update};
+use crate::step::{Kit, Outcome, Part, Update, origin};
 
 /// The step *Check the cluster*, for a bootstrap. It only reads, so a dry run does the same.
 pub async fn check_cluster(kit: &Kit) -> Outcome {
@@ -34,6 +34,7 @@ pub async fn check_cluster(kit: &Kit) -> Outcome {
         for note in notes {
             kit.updates.send(Update::Note(note));
         }
+        origin::own_state(kit, Part::Infrastructure).await?;
         Ok(Outcome::Done(match others.len() {
             0 => "no other instance is on this cluster".to_owned(),
             1 => "1 other instance is on this cluster; nothing is in the way".to_owned(),

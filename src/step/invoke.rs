@@ -88,7 +88,7 @@ impl Call {
         hear: impl FnMut(process::Update) -> Option<process::Update>,
     ) -> Result<Done, Failure> {
         match (means.mode, self.manner) {
-            (Mode::Act, Manner::OpenTofu | Manner::Helm | Manner::Unsignalled) => means.cluster.may_write()?,
+            (Mode::Act, Manner::OpenTofu | Manner::Helm | Manner::Unsignalled) => means.may_write.now()?,
             // What the bundle's commands do is theirs, and images are built before there is a lock.
             (Mode::Act, Manner::Query | Manner::Group) | (Mode::DryRun, _) => {}
         }
@@ -127,9 +127,7 @@ impl Call {
             .map(|(name, value)| (OsString::from(name), OsString::from(value)))
             .filter(tracked)
             .collect();
-        env.push(("KUBECONFIG".into(), means.kubeconfig.clone().into()));
-        env.push(("KUBE_CONFIG_PATH".into(), means.kubeconfig.clone().into()));
-        env.extend(self.env.into_iter().map(|(name, value)| (name.into(), value)));
+        env.extend(means.leading.iter().cloned().chain(self.env).map(|(name, value)| (name.into(), value)));
         Spec {
             name: self.name,
             program: self.program,

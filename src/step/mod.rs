@@ -42,7 +42,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, MayWrite};
 use crate::config::Bundle;
 use crate::failure::Failure;
 use crate::process;
@@ -54,7 +54,7 @@ pub use helm::install as install_chart;
 pub use invoke::{OUTPUT, PRIVATE, RECORDS};
 pub use manifests::check_manifests;
 pub use perform::{perform, refuse_local_state_in_ci};
-pub use record::record_failure;
+pub use record::{record_failure, refuse_foreign};
 pub use temporary::check_temporary_folder;
 pub use tofu::{Outputs, apply as apply_root, refuse_local_state};
 pub use tofu_end::look_first;
@@ -89,12 +89,10 @@ pub struct Means {
     pub run: String,
     /// The run's directory; every file that a step makes for its own use is in it.
     pub run_dir: PathBuf,
-    /// The API server.
-    pub cluster: Cluster,
-    /// The run's own kubeconfig, with the chosen context alone.
-    pub kubeconfig: PathBuf,
-    /// The name of that context.
-    pub kube_context: String,
+    /// Whether anything may be changed at this moment.
+    pub may_write: MayWrite,
+    /// The variables that lead a tool to the locked cluster, and to no other; none where no cluster is.
+    pub leading: Vec<(&'static str, OsString)>,
     /// Keep the raw output of tools.
     pub keep_output: bool,
     /// The environment that tools start from, already cleaned.
@@ -116,6 +114,10 @@ pub struct Means {
 pub struct Kit {
     /// What every step may use.
     pub means: Means,
+    /// The API server.
+    pub cluster: Cluster,
+    /// The kubeconfig's name for it.
+    pub kube_context: String,
     /// The bundle, with every placeholder expanded.
     pub bundle: Bundle,
     /// The instance worked on; none for `install`.
@@ -208,7 +210,7 @@ pub struct Stopped {
     /// Every tool ended by itself after at most one interrupt, its state is written, and every resource whose start
     /// was reported reported its end.
     pub clean: bool,
-    /// The addresses whose end nobody saw.
+    /// The addresses whose change was begun and not seen to complete: it failed, or nobody saw its end.
     pub unfinished: Vec<String>,
     /// In words, what was witnessed.
     pub note: String,

@@ -1,4 +1,6 @@
-//! Which OpenTofu state an instance was built with: written on its declaration, and compared before the next apply.
+//! Which OpenTofu state a run may work from: that of its own cluster and instance, and the one that the instance was
+//! built with, which is written on its declaration. It is compared by a step that only looks, so that a refusal comes
+//! before anything is written, and again before the next apply.
 //!
 //! An apply from another state, or from none, would make everything a second time. Only local state can be missing
 //! like that: a remote backend is the same from everywhere.
@@ -7,15 +9,31 @@ use crate::failure::{Code, Failure};
 use crate::step::record::{record_lineage, recorded_lineage};
 use crate::step::tofu::is_local;
 use crate::step::tofu_root::declared_backend;
-use crate::step::tofu_state::{Part, StateFile, lineage};
+use crate::step::tofu_state::{Owner, Part, StateFile, lineage};
 use crate::step::{Kit, Update};
+
+/// Refuses to work from another's local state, and says whose this run's is. None when this part of the bundle has no
+/// root, or keeps its state elsewhere.
+///
+/// # Errors
+/// [`Code::StateMissing`], or when the cluster cannot be asked.
+pub(in crate::step) async fn own_state(kit: &Kit, part: Part) -> Result<Option<Owner>, Failure> {
+    let root = part.root(&kit.bundle);
+    if root.is_none_or(|root| !is_local(declared_backend(&root.dir).as_ref())) {
+        return Ok(None);
+    }
+    let owner = Owner::of(kit).await?;
+    owner.check(part, &kit.state_dir)?;
+    refuse_another(kit, part).await?;
+    Ok(Some(owner))
+}
 
 /// Refuses to work from another state than the one that the instance was built with. A declaration that names none is
 /// of an instance that has no state yet.
 ///
 /// # Errors
 /// [`Code::StateMissing`], or when the declaration cannot be read.
-pub(in crate::step) async fn refuse_another(kit: &Kit, part: Part) -> Result<(), Failure> {
+async fn refuse_another(kit: &Kit, part: Part) -> Result<(), Failure> {
     if part != Part::Infrastructure {
         return Ok(());
     }
@@ -47,7 +65,7 @@ pub(in crate::step) async fn write_down(kit: &Kit, part: Part) {
 
 /// The lineage of the instance's local state, if it has one.
 pub(in crate::step) fn of_instance(kit: &Kit) -> Option<String> {
-    let root = kit.bundle.instance.as_ref()?.infrastructure.as_ref()?;
+    let root = Part::Infrastructure.root(&kit.bundle)?;
     is_local(declared_backend(&root.dir).as_ref())
         .then(|| lineage(&kit.state_dir, Part::Infrastructure))
         .flatten()

@@ -7,15 +7,33 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::rfc3339;
 use crate::cluster::instances::{Declared, LINEAGE, PHASE, Phase};
-use crate::cluster::record::{Progress, Record, SCHEMA};
+use crate::cluster::record::{BUNDLE, Progress, Record, SCHEMA};
 use crate::failure::{Code, Failure};
 use crate::step::halt::drive;
-use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, Update, origin};
+use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, Part, Update, origin};
+
+/// Refuses, before an install asks for the lock, what speaks against it: an install record that is not this bundle's to
+/// rewrite, and OpenTofu state of another cluster. It only reads, and is asked again right before each write.
+///
+/// # Errors
+/// With the guard's code, or when the cluster cannot be asked.
+pub async fn refuse_foreign(kit: &Kit) -> Result<(), Failure> {
+    let looked = async {
+        let uid = kit.cluster.uid().await?;
+        kit.cluster.install_record(&uid, &kit.bundle.name).await?;
+        origin::own_state(kit, Part::Prerequisites).await
+    };
+    match looked.await {
+        // What an account may not do it is told by the step that has to do it, after the lock, which it may lack, too.
+        Err(failure) if failure.code == Code::Forbidden => Ok(()),
+        looked => looked.map(drop),
+    }
+}
 
 /// Checks that the install record is ours to write and writes that an install began. In a dry run only checks.
 pub(in crate::step) async fn begin_install(kit: &Kit) -> Result<(), Failure> {
     let uid = kit.cluster.uid().await?;
-    kit.cluster.install_record(&uid).await?;
+    kit.cluster.install_record(&uid, &kit.bundle.name).await?;
     match kit.mode {
         Mode::Act => kit.cluster.write_install_record(&record(kit, uid, Progress::Applying)).await,
         Mode::DryRun => Ok(()),
@@ -26,7 +44,7 @@ pub(in crate::step) async fn begin_install(kit: &Kit) -> Result<(), Failure> {
 pub async fn record_install(kit: &Kit) -> Outcome {
     drive(kit, async {
         let uid = kit.cluster.uid().await?;
-        let before = kit.cluster.install_record(&uid).await?;
+        let before = kit.cluster.install_record(&uid, &kit.bundle.name).await?;
         let note = format!("{} {}", kit.bundle.name, kit.bundle.version);
         if kit.mode == Mode::Act {
             kit.cluster.write_install_record(&record(kit, uid, Progress::Installed)).await?;
@@ -53,7 +71,7 @@ pub async fn record_install(kit: &Kit) -> Outcome {
 fn record(kit: &Kit, cluster_uid: String, phase: Progress) -> Record {
     let operator = kit.bundle.operator.as_ref().and_then(|operator| operator.deployment.as_ref());
     let settings = json!({
-        "bundle": kit.bundle.name,
+        (BUNDLE): kit.bundle.name,
         "version": kit.bundle.version,
         "operator": operator.map(|deployment| format!("{}/{}", deployment.namespace, deployment.name)),
         "maxConnections": kit.bundle.max_connections,

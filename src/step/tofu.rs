@@ -21,7 +21,7 @@ use crate::redact::Secret;
 use crate::step::invoke::{Call, Done, PRIVATE, Raw, Tail, make_folder, words, write_private};
 use crate::step::tofu_end::{self, Afterwards, Applied};
 use crate::step::tofu_root::{Backend, copy, declared_backend};
-use crate::step::tofu_state::{self, Owner, Part, StateFile};
+use crate::step::tofu_state::{self, Part, StateFile};
 use crate::step::tofu_ui::{Heard, Ui, signs};
 use crate::step::{Kit, Mode, Outcome, Severity, Stopped, Tool, Update, origin};
 
@@ -87,11 +87,7 @@ pub(in crate::step) fn is_local(backend: Option<&Backend>) -> bool {
 
 /// Applies a root of the bundle; in a dry run, plans it.
 pub async fn apply(kit: &Kit, part: Part) -> Outcome {
-    let root = match part {
-        Part::Prerequisites => kit.bundle.prerequisites.as_ref(),
-        Part::Infrastructure => kit.bundle.instance.as_ref().and_then(|instance| instance.infrastructure.as_ref()),
-    };
-    let Some(root) = root else {
+    let Some(root) = part.root(&kit.bundle) else {
         return Outcome::Nothing(format!("the bundle has no {}", part.word()));
     };
     let tofu = kit.tofu.as_ref().expect("OpenTofu was found when the surroundings were checked");
@@ -142,10 +138,7 @@ impl Work<'_> {
         let kit = self.kit;
         let state_dir = kit.state_dir.as_path();
         tofu_state::refuse_errored(self.part, state_dir)?;
-        if self.has_local_state() {
-            let owner = Owner::of(kit).await?;
-            owner.check(self.part, state_dir)?;
-            origin::refuse_another(kit, self.part).await?;
+        if let Some(owner) = origin::own_state(kit, self.part).await? {
             owner.take(self.part, state_dir)?;
             self.check_state();
         }
@@ -183,9 +176,7 @@ impl Work<'_> {
             )));
         }
         let state = self.part.state(&kit.state_dir);
-        if self.has_local_state() {
-            Owner::of(kit).await?.check(self.part, &kit.state_dir)?;
-            origin::refuse_another(kit, self.part).await?;
+        if origin::own_state(kit, self.part).await?.is_some() {
             self.check_state();
         }
         let cwd = self.prepare().await?;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::{Bundle, Root};
 use crate::failure::{Code, Failure};
 use crate::step::Kit;
 use crate::step::invoke::{make_folder, write_private};
@@ -32,6 +33,14 @@ impl Part {
         match self {
             Part::Prerequisites => "prerequisites",
             Part::Infrastructure => "infrastructure",
+        }
+    }
+
+    /// Its root in this bundle.
+    pub(crate) fn root(self, bundle: &Bundle) -> Option<&Root> {
+        match self {
+            Part::Prerequisites => bundle.prerequisites.as_ref(),
+            Part::Infrastructure => bundle.instance.as_ref()?.infrastructure.as_ref(),
         }
     }
 
@@ -128,12 +137,25 @@ impl Owner {
         if found.instance == self.instance && !other_cluster {
             return Ok(());
         }
-        let whose = found.instance.map_or_else(|| "a cluster".to_owned(), |name| format!("instance \"{name}\""));
-        let which = if other_cluster { format!(" of another cluster ({})", found.server) } else { String::new() };
-        let sentence = format!("the state in `{}` belongs to {whose}{which}", state_dir.display());
-        Err(Failure::new(Code::StateMissing, sentence)
-            .hint("name the folder of this one's state with --state-dir")
-            .hint("if that cluster is gone for good, move the folder away"))
+        // One that was made anew often has the address of the one before it.
+        let same_address = if found.server == self.server { ", at the same address" } else { "" };
+        let cluster = format!("another cluster{same_address} ({})", found.server);
+        let whose = match (&found.instance, other_cluster) {
+            (None, true) => cluster,
+            (Some(name), true) => format!("instance \"{name}\" of {cluster}"),
+            (Some(name), false) => format!("instance \"{name}\""),
+            (None, false) => "no instance".to_owned(),
+        };
+        let folder = state_dir.display();
+        let sentence = format!("the OpenTofu state in `{folder}` belongs to {whose}");
+        let failure = Failure::new(Code::StateMissing, sentence);
+        let failure = if other_cluster {
+            failure
+                .hint(format!("if that cluster is gone for good, move `{folder}` away and run the same command again"))
+        } else {
+            failure
+        };
+        Err(failure.hint("else name the folder of the right state, or an empty one for a new state, with --state-dir"))
     }
 
     /// Takes a state folder: makes it, for this user alone, and says whose it is.
@@ -299,8 +321,17 @@ mod tests {
         let other = check(owner(Some("prod"), Some("uid-1"))).expect_err("it is another's");
         assert!(other.ends_with("belongs to instance \"demo\""), "{other}");
         let elsewhere = check(owner(Some("demo"), Some("uid-2"))).expect_err("it is another's");
-        assert!(elsewhere.ends_with("of another cluster (https://127.0.0.1:6443)"), "{elsewhere}");
-        assert_eq!(owner(None, Some("uid-1")).check(Part::Prerequisites, &state), Ok(()));
+        let same = "belongs to instance \"demo\" of another cluster, at the same address (https://127.0.0.1:6443)";
+        assert!(elsewhere.ends_with(same), "{elsewhere}");
+        let moved = Owner { server: "https://127.0.0.1:7443".to_owned(), ..owner(Some("demo"), Some("uid-2")) };
+        let elsewhere = check(moved).expect_err("it is another's");
+        assert!(elsewhere.ends_with("\"demo\" of another cluster (https://127.0.0.1:6443)"), "{elsewhere}");
+        let shared = owner(None, Some("uid-1"));
+        assert_eq!(shared.check(Part::Prerequisites, &state), Ok(()));
+        shared.take(Part::Prerequisites, &state).expect("taken");
+        let failure = owner(None, Some("uid-2")).check(Part::Prerequisites, &state).expect_err("it is another's");
+        let whose = failure.message.split_once("belongs to ").map(|(_, whose)| whose);
+        assert_eq!(whose, Some("another cluster, at the same address (https://127.0.0.1:6443)"));
         assert_eq!(fs::metadata(&state).expect("there").permissions().mode() & 0o777, 0o700);
     }
 

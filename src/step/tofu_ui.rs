@@ -309,7 +309,8 @@ impl Ui {
     fn diagnose(&mut self, diagnostic: Diagnostic) -> Vec<Update> {
         let severity = if diagnostic.severity == "error" { Severity::Error } else { Severity::Warning };
         let detail = if diagnostic.summary == LOCAL_EXEC {
-            let sentence = "The command and its output are left out: OpenTofu prints them with every secret in them.";
+            let sentence = "OpenTofu puts the whole command into this message, with every secret in it, so it is left out. What the command \
+                 printed is in events.jsonl of the run directory.";
             sentence.to_owned()
         } else {
             diagnostic.detail.trim_end().to_owned()

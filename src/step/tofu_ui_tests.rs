@@ -83,7 +83,8 @@ fn the_command_of_a_failed_local_exec_is_never_said() {
     });
     let said = said(&mut ui, &[message("diagnostic", &json!({ "diagnostic": diagnostic }))]);
     assert_eq!(said.len(), 1);
-    assert!(said[0].starts_with("Error: local-exec provisioner error | The command and its output are left out"));
+    let begins = "Error: local-exec provisioner error | OpenTofu puts the whole command into this message";
+    assert!(said[0].starts_with(begins) && said[0].contains("is in events.jsonl"), "{said:?}");
     assert!(said[0].ends_with("Some(\"terraform_data.b\") | Some(\"main.tf:17\")"), "{said:?}");
     assert!(!format!("{said:?} {ui:?}").contains("hunter2"));
 }

@@ -25,6 +25,9 @@ use crate::bed::junit::Report;
 use crate::bed::tools::own;
 use crate::bed::{Bed, stream, wait};
 
+/// Where the programs of the system are.
+const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// A run that is not started yet.
 #[derive(Debug)]
 pub(crate) struct Dcctl {
@@ -35,8 +38,21 @@ impl Dcctl {
     /// A run with these arguments, as `admin`.
     pub(crate) fn new<A: AsRef<OsStr>>(bed: &Bed, arguments: impl IntoIterator<Item = A>) -> Dcctl {
         let mut path = bed.described().programs.clone().into_os_string();
-        path.push(":/usr/local/bin:/usr/bin:/bin");
-        let (home, temporary) = (bed.file("home"), bed.file("tmp"));
+        path.push(":");
+        path.push(SYSTEM_PATH);
+        Dcctl::without_cluster(bed.scratch(), &bed.mark(), arguments)
+            .env("PATH", path)
+            .env("TF_CLI_CONFIG_FILE", &bed.described().tofurc)
+            .env("KUBECONFIG", bed.kubeconfig("admin"))
+    }
+
+    /// A run with these arguments in this folder, with the system's own programs alone, and without any cluster.
+    pub(crate) fn without_cluster<A: AsRef<OsStr>>(
+        scratch: &Path,
+        mark: &Mark,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Dcctl {
+        let (home, temporary) = (scratch.join("home"), scratch.join("tmp"));
         for folder in [&home, &temporary] {
             fs::create_dir_all(folder).expect("the test's folder can be written");
         }
@@ -44,14 +60,12 @@ impl Dcctl {
         command
             .args(arguments)
             .env_clear()
-            .env("PATH", path)
+            .env("PATH", SYSTEM_PATH)
             .env("HOME", home)
             .env("TMPDIR", temporary)
             .env("LANG", "C.UTF-8")
-            .env("TF_CLI_CONFIG_FILE", &bed.described().tofurc)
-            .env("KUBECONFIG", bed.kubeconfig("admin"))
-            .env(Mark::VARIABLE, bed.mark().value())
-            .current_dir(bed.scratch())
+            .env(Mark::VARIABLE, mark.value())
+            .current_dir(scratch)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -111,6 +125,18 @@ impl Dcctl {
         let name = format!("junit-{}.xml", NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = self.command.get_current_dir().expect("it was given one").to_owned();
         self.arg("--junit").arg(folder.join(name))
+    }
+
+    /// The same by another copy of the program.
+    #[must_use]
+    pub(crate) fn by_program(mut self, program: &Path) -> Dcctl {
+        let mut other = command(program);
+        other.args(self.command.get_args()).env_clear();
+        other.envs(self.command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        other.current_dir(self.command.get_current_dir().expect("it was given one"));
+        other.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.command = other;
+        self
     }
 
     /// Started by a shell that runs this script, in which `"$@"` is the run.

@@ -11,7 +11,9 @@ use bed::control_plane::Start;
 
 const USAGE: &str = "\
 bed serve [--pristine]        start a control plane, describe it in one JSON line, end it when standard input closes
-bed demo [--context CONTEXT]  show dcctl at work, on a control plane of its own or on the cluster of a context
+bed leases FOLDER [WITNESS]   claim, renew and give back the lock in a folder, again and again, until it is killed
+bed demo [--context CONTEXT] [--results FOLDER]
+                              show dcctl at work, on a control plane of its own or on the cluster of a context
 ";
 
 #[expect(clippy::disallowed_methods, reason = "main hands its writers down")]
@@ -23,6 +25,7 @@ fn main() -> ExitCode {
         Some(bed::child::VERB) => Err(bed::child::become_program(arguments)),
         Some(bed::child::SEATED) => Err(bed::child::sit_down(arguments)),
         Some("serve") => start_of(arguments).and_then(|start| bed::serve::serve(start, &mut out)),
+        Some("leases") => bed::leases::leases(arguments),
         Some("demo") => bed::demo::demo(arguments, &mut out),
         _ => Err(io::Error::other(USAGE)),
     };

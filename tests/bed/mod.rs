@@ -32,6 +32,7 @@ pub(crate) mod keys;
 pub(crate) mod kwok;
 #[cfg(test)]
 pub(crate) mod ledger;
+pub(crate) mod leases;
 pub(crate) mod message;
 #[cfg(test)]
 pub(crate) mod pool;

@@ -27,7 +27,7 @@ impl Tools {
     pub(crate) fn for_a_cluster() -> io::Result<Tools> {
         let programs = ["tofu", "helm", "kubectl"];
         let found = programs.into_iter().filter_map(|name| Some((variable(name), on_path(name)?)));
-        Tools::ask(&[&programs[..], &["provider-time", "provider-bed"]].concat(), &found.collect())
+        Tools::ask(&[&programs[..], &["provider-time"]].concat(), &found.collect())
     }
 
     /// Only these tools, built now if they have to be.
@@ -59,8 +59,18 @@ impl Tools {
 
     /// Makes a folder with the programs that dcctl looks for on PATH, under the names it looks for.
     pub(crate) fn link_into(&self, folder: &Path) -> io::Result<()> {
+        self.link(folder, |_| true)
+    }
+
+    /// The same with those alone that PATH does not have already, so that the others are shown where they are.
+    pub(crate) fn link_what_path_lacks(&self, folder: &Path) -> io::Result<()> {
+        self.link(folder, |tool| on_path(tool).is_none_or(|found| found != self.path(tool)))
+    }
+
+    fn link(&self, folder: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<()> {
         fs::create_dir_all(folder)?;
-        ["tofu", "helm", "kubectl"].into_iter().try_for_each(|tool| symlink(self.path(tool), folder.join(tool)))
+        let mut tools = ["tofu", "helm", "kubectl"].into_iter().filter(|tool| wanted(tool));
+        tools.try_for_each(|tool| symlink(self.path(tool), folder.join(tool)))
     }
 }
 

@@ -11,9 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::bed::keys::random_word;
 
-/// Gives `ops` exactly the rights that `dcctl rbac` prints.
-pub(crate) const RBAC_OPS: &str =
-    concat!(include_str!("../../src/commands/rbac.yaml"), "\n---\n", include_str!("rbac-ops.yaml"));
+/// Gives `ops` exactly the rights that `dcctl rbac --install` prints.
+pub(crate) const RBAC_OPS: &str = concat!(
+    include_str!("../../src/commands/rbac/lock.yaml"),
+    include_str!("../../src/commands/rbac/besides.yaml"),
+    include_str!("../../src/commands/rbac/install.yaml"),
+    "\n---\n",
+    include_str!("rbac-ops.yaml")
+);
 
 /// The users and whether they may do everything. `bed` is the tests' own hand and `bed-…` are the parts of the
 /// control plane, so that the audit log tells all of them from the run under test.

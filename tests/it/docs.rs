@@ -1,7 +1,12 @@
 //! What the pages say is true.
 //!
 //! Pages that enumerate are generated here from the code, and compared with what is on disk; `make docs` (which sets
-//! `DCCTL_BLESS=1`) writes them anew. `docs/promises.md` may name only tests that exist, and links lead somewhere.
+//! `DCCTL_BLESS=1`) writes them anew. `docs/promises.md` may name only tests that exist, and links lead somewhere. What a
+//! page tells people to type is held against the command line (`commands`), and what one quotes against the program
+//! (`messages`).
+
+mod commands;
+mod messages;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,6 +14,9 @@ use std::fs;
 
 use clap::ArgAction;
 use dcctl::failure::TABLE;
+use dcctl::lock::Place;
+use dcctl::lock::status::{Holder, status};
+use serde_json::Value;
 
 use crate::tree::{self, Source, Strings};
 
@@ -148,6 +156,24 @@ fn the_readme_lists_every_exit_status() {
     assert_eq!(shown, known.into_iter().collect::<Vec<_>>(), "the README's table is not that of src/failure.rs");
 }
 
+#[test]
+fn the_page_about_the_locks_status_has_each_of_its_fields_and_no_other() {
+    let mut status =
+        status(None, &Place::Cluster("context".to_owned()), dcctl::clock::Clock::wall(&dcctl::clock::System));
+    status.holder = Some(Holder { identity: "somebody".to_owned(), user: None, host: None, pid: None });
+    let Ok(Value::Object(status)) = serde_json::to_value(status) else { panic!("it is an object") };
+    let mut known = BTreeSet::new();
+    for (name, value) in status {
+        let below = value.as_object().into_iter().flat_map(|below| below.keys());
+        known.extend(below.map(|below| format!("{name}.{below}")));
+        known.insert(name);
+    }
+    let page = read("docs/reference/lock-status.md");
+    let cells = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let shown = cells.flat_map(|cell| cell.split("`, `")).map(|name| name.trim_end_matches('`').to_owned());
+    assert_eq!(shown.collect::<BTreeSet<_>>(), known);
+}
+
 /// One row of the page of promises.
 struct Promise {
     id: String,
@@ -265,44 +291,4 @@ fn anchors(page: &str) -> BTreeSet<String> {
         Some(kept.map(|c| if c == ' ' { '-' } else { c }).collect())
     };
     page.lines().filter_map(anchor).collect()
-}
-
-/// A message of the program that a page quotes (as a blockquote) may name more than there is yet.
-#[test]
-fn pages_tell_people_only_commands_that_exist() {
-    let cli = dcctl::cli::command();
-    let known: Vec<_> = cli.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
-    let mut offences = Vec::new();
-    for page in pages() {
-        for (number, line) in page.text.lines().enumerate().filter(|(_, line)| !line.starts_with("> ")) {
-            let typed = line.match_indices("`dcctl ").map(|(at, _)| &line[at + "`dcctl ".len()..]);
-            for words in typed.chain(line.strip_prefix("dcctl ")) {
-                let word: String = words.chars().take_while(char::is_ascii_lowercase).collect();
-                if !word.is_empty() && !known.contains(&word.as_str()) {
-                    offences.push(format!("{}:{}: dcctl {word}", page.path, number + 1));
-                }
-            }
-        }
-    }
-    tree::obey("these pages name commands that are not there:", &offences);
-}
-
-#[test]
-fn messages_tell_people_only_commands_that_exist() {
-    let cli = dcctl::cli::command();
-    let known: Vec<_> = cli.get_subcommands().map(clap::Command::get_name).chain(["help"]).collect();
-    let mut offences = Vec::new();
-    for file in tree::rust(&["src/"]) {
-        let code = file.code(Strings::Kept);
-        let code = &code[..file.tests_begin()];
-        for (at, start) in code.match_indices("dcctl ") {
-            let words = &code[at + start.len()..];
-            let word: String = words.chars().take_while(char::is_ascii_lowercase).collect();
-            let quoted = code[..at].ends_with('`');
-            if quoted && !known.contains(&word.as_str()) && !word.is_empty() {
-                offences.push(format!("{}: dcctl {word}", file.place(at)));
-            }
-        }
-    }
-    tree::obey("these messages name commands that are not there:", &offences);
 }

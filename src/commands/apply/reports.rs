@@ -30,6 +30,8 @@ pub(crate) struct Reads {
     pub(crate) files: Vec<PathBuf>,
     /// The bundle: a folder or a file.
     pub(crate) bundle: Option<PathBuf>,
+    /// The folder that keeps the lock.
+    pub(crate) lock_dir: Option<PathBuf>,
 }
 
 /// Finds the reports' places.
@@ -84,6 +86,9 @@ fn stays_clear(option: &str, path: &Path, run_dir: Option<&Path>, reads: &Reads)
     }
     if reads.bundle.as_deref().is_some_and(|bundle| is_within(path, bundle)) && has_other_content(path) {
         return refuse("is a file of the bundle", other);
+    }
+    if reads.lock_dir.as_deref().is_some_and(|folder| is_within(path, folder)) {
+        return refuse("lies in the folder that keeps the lock", "name a file elsewhere");
     }
     if path.file_name().is_some_and(|name| name.to_string_lossy().contains(".tfstate")) {
         return refuse("has the name of an OpenTofu state", other);

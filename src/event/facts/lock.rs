@@ -66,25 +66,32 @@ impl Fact for LockWaiting {
     }
 }
 
-/// The lock was renewed. Level `debug`: it happens every ten seconds.
+/// The lock was renewed. Level `debug`: it happens every ten seconds. Level `info` when it could not be for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LockRenewed {
     /// How long that took, in milliseconds.
     pub took_ms: u64,
+    /// How long after the renewal before it that was, in milliseconds, if tries in between had failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_ms: Option<u64>,
 }
 
 impl Fact for LockRenewed {
     fn level(&self) -> Level {
-        Level::Debug
+        if self.gap_ms.is_some() { Level::Info } else { Level::Debug }
     }
 
     fn message(&self) -> String {
-        format!("the lock was renewed in {}", span(self.took_ms))
+        match self.gap_ms {
+            None => format!("the lock was renewed in {}", span(self.took_ms)),
+            Some(gap) => format!("the lock is renewed again, after {} without a renewal", span(gap)),
+        }
     }
 }
 
-/// One try to renew the lock failed. The next one follows at once; if none succeeds in time, `lock.lost`.
+/// One try to renew the lock failed. The next one follows soon; if none succeeds in time, `lock.lost`. Level `warn` for
+/// the first of them, `debug` for those after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LockRenewalFailed {
@@ -92,11 +99,19 @@ pub struct LockRenewalFailed {
     pub why: String,
     /// For how long the lock is still surely ours, in milliseconds.
     pub valid_for_ms: u64,
+    /// How many tries have failed since the last renewal, this one included.
+    #[serde(default = "one")]
+    pub tries: u64,
+}
+
+/// The tries of a line that was written before they were counted.
+fn one() -> u64 {
+    1
 }
 
 impl Fact for LockRenewalFailed {
     fn level(&self) -> Level {
-        Level::Warn
+        if self.tries > 1 { Level::Debug } else { Level::Warn }
     }
 
     fn message(&self) -> String {

@@ -26,8 +26,8 @@ impl Fact for ResourcePlanned {
     }
 }
 
-/// The change of this resource has begun. Ends with `resource.completed` or `resource.failed`; when nobody sees its
-/// end, it is named in `unfinished` of `step.finished` and `run.finished`.
+/// The change of this resource has begun. Ends with `resource.completed` or `resource.failed`; one that is not seen to
+/// complete is named in `unfinished` of `step.finished` and `run.finished`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResourceStarted {

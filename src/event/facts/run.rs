@@ -34,6 +34,9 @@ pub struct RunStarted {
     /// The URL of the API server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
+    /// The folder that keeps the lock, where no cluster does (`--substrate direct`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock_dir: Option<String>,
     /// The identity under which this run claims the lock, `user@host/pid/<16 hex>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
@@ -58,7 +61,7 @@ pub struct BundleFact {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// The last part of the path that it was read from.
+    /// The absolute path that it was read from.
     pub path: String,
 }
 
@@ -105,6 +108,7 @@ impl Fact for RunStarted {
     fn message(&self) -> String {
         let from = self.bundle.as_ref().map(|bundle| format!(" from bundle {} {}", bundle.name, bundle.version));
         let on = self.kube_context.as_ref().map(|context| format!(" on {context}"));
+        let on = on.or_else(|| self.lock_dir.as_ref().map(|folder| format!(" under the lock in {folder}")));
         let dry = if self.dry_run { "; this is a dry run, nothing will be written" } else { "" };
         let (from, on) = (from.unwrap_or_default(), on.unwrap_or_default());
         format!("dcctl {} starts {}{from}{on}{dry}", self.dcctl, self.subject())
@@ -164,7 +168,7 @@ pub struct RunFinished {
     pub holder: Option<String>,
     /// How much was done.
     pub counts: Counts,
-    /// The addresses of resources whose end nobody saw.
+    /// The addresses of resources whose change was begun and not seen to complete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfinished: Vec<String>,
     /// Files that were kept for a person to look at, the most urgent first.
@@ -212,6 +216,9 @@ pub struct Counts {
     pub resources: ResourceCounts,
     /// Diagnostics that are warnings.
     pub warnings: u64,
+    /// Times that the lock could not be renewed for a while, or not any more.
+    #[serde(default)]
+    pub renewal_gaps: u64,
 }
 
 /// Steps by how they ended.
@@ -222,6 +229,9 @@ pub struct StepCounts {
     pub done: u64,
     /// Went wrong, or were stopped.
     pub failed: u64,
+    /// Began, and nobody saw their end: the run was cut off in the middle of one.
+    #[serde(default)]
+    pub cut_off: u64,
     /// Never ran.
     pub skipped: u64,
 }

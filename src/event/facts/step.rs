@@ -50,7 +50,7 @@ pub struct StepFinished {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failed>,
-    /// The addresses of resources whose end nobody saw.
+    /// The addresses of resources whose change was begun and not seen to complete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfinished: Vec<String>,
     /// How long it took, in milliseconds.

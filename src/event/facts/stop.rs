@@ -60,12 +60,32 @@ pub enum StopManner {
     Force,
 }
 
+/// What force does to tools, and how long that takes.
+pub const FORCE_ENDS_TOOLS: &str = "tools are asked once more to end, and killed after 8 s at most";
+
+/// `SIGINT and SIGTERM`; one that came several times is named once: `SIGINT, twice`.
+fn counted(signals: &[String]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for signal in signals {
+        match counts.iter_mut().find(|(name, _)| name == signal) {
+            Some((_, times)) => *times += 1,
+            None => counts.push((signal, 1)),
+        }
+    }
+    let said = counts.iter().map(|(name, times)| match times {
+        1 => (*name).to_owned(),
+        2 => format!("{name}, twice"),
+        more => format!("{name}, {more} times"),
+    });
+    said.collect::<Vec<_>>().join(" and ")
+}
+
 impl StopRequested {
     /// Who asked, as the end of a sentence: `by SIGTERM from process 812 of user 1000`.
     pub fn by_whom(&self) -> String {
         match self.cause {
             StopCause::Signal => {
-                let signals = if self.signals.is_empty() { "a signal".to_owned() } else { self.signals.join(" and ") };
+                let signals = if self.signals.is_empty() { "a signal".to_owned() } else { counted(&self.signals) };
                 format!("by {signals}{}", sender(self.sender_pid, self.sender_uid))
             }
             StopCause::FrontGone => "because the process that showed this run is gone".to_owned(),
@@ -88,7 +108,7 @@ impl Fact for StopRequested {
                 format!("asked to stop {}; stopping gracefully, within {}", self.by_whom(), span(self.budget_ms))
             }
             StopManner::Force => {
-                format!("asked to stop at once {}; tools are ended and the lock is left behind", self.by_whom())
+                format!("asked to stop at once {}; {FORCE_ENDS_TOOLS}, and the lock is left behind", self.by_whom())
             }
         }
     }
@@ -143,5 +163,23 @@ fn sender(pid: Option<u32>, uid: Option<u32>) -> String {
         (Some(pid), Some(uid)) => format!(" from process {pid} of user {uid}"),
         (Some(pid), None) => format!(" from process {pid}"),
         (None, _) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_came_several_times_is_named_once() {
+        for (signals, said) in [
+            (vec!["SIGINT"], "SIGINT"),
+            (vec!["SIGINT", "SIGTERM"], "SIGINT and SIGTERM"),
+            (vec!["SIGINT", "SIGINT"], "SIGINT, twice"),
+            (vec!["SIGINT", "SIGTERM", "SIGINT", "SIGINT"], "SIGINT, 3 times and SIGTERM"),
+        ] {
+            let signals: Vec<String> = signals.into_iter().map(str::to_owned).collect();
+            assert_eq!(counted(&signals), said);
+        }
     }
 }

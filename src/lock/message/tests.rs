@@ -5,6 +5,10 @@ use serde_json::json;
 use super::*;
 use crate::lock::record::Record;
 
+fn place(context: &str) -> Place {
+    Place::Cluster(context.to_owned())
+}
+
 fn wall() -> Timestamp {
     "2026-11-30T00:10:00Z".parse().expect("a time")
 }
@@ -25,7 +29,7 @@ fn seen(renewed: &str, instance: Option<&str>) -> Observation {
 
 #[test]
 fn a_renewing_holder_gets_the_first_form() {
-    let busy = busy(&seen("2026-11-30T00:09:56.000000Z", Some("prod")), "prod-cluster", wall());
+    let busy = busy(&seen("2026-11-30T00:09:56.000000Z", Some("prod")), &place("prod-cluster"), wall());
     assert_eq!(
         busy.text,
         "this cluster (working on instance \"prod\") is being worked on by alice@build-01/48213/9f3c1a20b7e4d5c6, \
@@ -37,7 +41,7 @@ fn a_renewing_holder_gets_the_first_form() {
 
 #[test]
 fn a_silent_holder_gets_the_second_form() {
-    let busy = busy(&seen("2026-11-30T00:03:48.000000Z", Some("prod")), "prod-cluster", wall());
+    let busy = busy(&seen("2026-11-30T00:03:48.000000Z", Some("prod")), &place("prod-cluster"), wall());
     assert_eq!(
         busy.text,
         "this cluster (working on instance \"prod\") is claimed by alice@build-01/48213/9f3c1a20b7e4d5c6, which last \
@@ -50,9 +54,9 @@ fn a_silent_holder_gets_the_second_form() {
 
 #[test]
 fn without_an_instance_there_is_no_parenthesis() {
-    let live = busy(&seen("2026-11-30T00:09:56.000000Z", None), "c", wall());
+    let live = busy(&seen("2026-11-30T00:09:56.000000Z", None), &place("c"), wall());
     assert!(live.text.starts_with("this cluster is being worked on by alice@"), "{}", live.text);
-    let stale = busy(&seen("2026-11-30T00:00:00.000000Z", None), "c", wall());
+    let stale = busy(&seen("2026-11-30T00:00:00.000000Z", None), &place("c"), wall());
     assert!(stale.text.starts_with("this cluster is claimed by alice@"), "{}", stale.text);
 }
 
@@ -72,18 +76,8 @@ fn a_run_inside_the_holder_s_is_told_that_it_would_wait_for_itself() {
 }
 
 #[test]
-fn a_context_is_written_as_a_shell_takes_it() {
-    assert_eq!(
-        reclaim_command("arn:aws:eks:eu-1:7:cluster/x"),
-        "dcctl instances reclaim --kube-context arn:aws:eks:eu-1:7:cluster/x"
-    );
-    assert_eq!(reclaim_command("it's mine; ok"), r"dcctl instances reclaim --kube-context 'it'\''s mine; ok'");
-    assert_eq!(reclaim_command(""), "dcctl instances reclaim --kube-context ''");
-}
-
-#[test]
 fn nothing_in_a_lease_reaches_a_terminal() {
-    let text = busy(&seen("2026-11-30T00:09:56.000000Z", Some("a\u{1b}[2J\nb\u{202e}c")), "c", wall()).text;
+    let text = busy(&seen("2026-11-30T00:09:56.000000Z", Some("a\u{1b}[2J\nb\u{202e}c")), &place("c"), wall()).text;
     assert!(text.contains("(working on instance \"a\u{fffd}[2J\u{fffd}b\u{fffd}c\")"), "{text}");
     assert_eq!(plain(&"x".repeat(400)).chars().count(), 301);
 }
@@ -127,7 +121,7 @@ fn a_lock_that_could_not_be_renewed_is_said_with_the_reason() {
 
 #[test]
 fn every_way_not_to_get_the_lock_has_its_code() {
-    let failed = |error: &ClaimError| claim_failure(error, "c", wall());
+    let failed = |error: &ClaimError| claim_failure(error, &place("c"), wall());
     let some = || Failure::new(Code::ClusterUnreachable, "why").cause("beneath");
     let live = seen("2026-11-30T00:09:56.000000Z", None);
     let stale = seen("2026-11-30T00:00:00.000000Z", None);

@@ -29,6 +29,8 @@ pub(crate) struct Holding {
     in_doubt: Option<Sent>,
     /// What the last attempt failed with.
     trouble: Option<Failure>,
+    /// How many attempts have failed since the last good renewal.
+    tries: u32,
 }
 
 #[derive(Debug)]
@@ -62,6 +64,7 @@ impl Holding {
             failures: Backoff::default(),
             in_doubt: None,
             trouble: None,
+            tries: 0,
         }
     }
 
@@ -162,10 +165,12 @@ impl Holding {
 
     fn renewed(&mut self, record: Record, sent: Sent, tell: &mut impl FnMut(Change)) {
         self.record = record;
+        let before = self.fence.renewed_at;
         self.fence.extend(sent.at);
         self.in_doubt = None;
         self.trouble = None;
-        tell(Change::Renewed { uid: self.record.uid().to_owned(), sent_at: self.fence.renewed_at });
+        let gap = (std::mem::take(&mut self.tries) > 0).then(|| self.fence.renewed_at.since(before));
+        tell(Change::Renewed { uid: self.record.uid().to_owned(), sent_at: self.fence.renewed_at, gap });
     }
 
     fn failed(&mut self, attempt: &Attempt, failure: Failure, timing: Timing, now: Now, tell: &mut impl FnMut(Change)) {
@@ -176,7 +181,8 @@ impl Holding {
             let next_period = (self.period + timing.renew_every()).max(now.boot);
             self.due = next_period.min(now.boot + self.failures.failed(timing));
         }
-        tell(Change::RenewalFailed { failure, age: self.fence.age(now.boot) });
+        self.tries = self.tries.saturating_add(1);
+        tell(Change::RenewalFailed { failure, age: self.fence.age(now.boot), tries: self.tries });
     }
 
     /// Whether a new step may begin, by what is known.

@@ -23,7 +23,7 @@ use crate::lock::message::plain;
 use crate::lock::observation::Observation;
 use crate::lock::protocol::release::{self, Release, Released, Target};
 use crate::lock::protocol::{Answer, Ask, Backoff, Book, Ledger, Now, Sent};
-use crate::lock::record::{NAME, NAMESPACE, Record, Request, Wish};
+use crate::lock::record::{Record, Request, Wish};
 use crate::lock::store::{Replaced, Trouble};
 use crate::lock::timing::Timing;
 
@@ -517,9 +517,9 @@ fn unchanged(before: &Record, seen: Option<Record>) -> Result<Record, End> {
     })
 }
 
-/// The API server said conflict, and nothing had changed, time and again.
+/// It was said to be a conflict, and nothing had changed, time and again.
 fn not_accepted() -> Failure {
-    let message = format!("the API server did not accept a change of the Lease {NAME} in {NAMESPACE}");
+    let message = "a change of the lock's Lease was not accepted, time and again";
     Failure::new(Code::ClusterRequestFailed, message)
 }
 

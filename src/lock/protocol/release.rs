@@ -91,6 +91,8 @@ pub(crate) struct Release {
     held: Option<Record>,
     /// The uid of a Lease that was lost and is not touched.
     spared: Option<String>,
+    /// How the release itself has ended, while a claim that landed late is emptied.
+    so_far: Option<Released>,
     doing: Doing,
     backoff: Backoff,
     conflicts: u32,
@@ -114,6 +116,7 @@ impl Release {
             last_start: asked + book.timing.release_budget().saturating_sub(book.timing.request_timeout()),
             held: None,
             spared: None,
+            so_far: None,
             doing: Doing::Deleting,
             backoff: Backoff::default(),
             conflicts: 0,
@@ -263,9 +266,8 @@ impl Release {
     fn not_ours(&mut self, record: &Record, book: &mut Book, now: Now) -> Next {
         let same = self.held.as_ref().is_some_and(|held| held.uid() == record.uid());
         let released = match self.doing.clone() {
-            Doing::SettlingEmpty { why } if same && record.holder().is_none() && self.unclear.is_some() => {
-                Released::Emptied(why)
-            }
+            // By us, though another answer came of it, or by somebody else: it is free, and still there.
+            Doing::SettlingEmpty { why } if same && record.holder().is_none() => Released::Emptied(why),
             // Another Lease: the delete that got no answer was done, and somebody claimed since.
             Doing::Settling if !same && self.unclear == Some(Write::Delete) => Released::Deleted,
             Doing::Deleting
@@ -285,6 +287,8 @@ impl Release {
 
     /// The release has ended, but a claim of ours that got no answer may still land.
     fn conclude(&mut self, released: Released, book: &mut Book, now: Now) -> Next {
+        // A late claim changes nothing of what came of the lock itself, unless there was none.
+        let released = self.so_far.take().filter(|so_far| *so_far != Released::NeverTaken).unwrap_or(released);
         let Some(look_at) = book.ledger.look_at(book.timing) else { return Next::Ended(released) };
         self.doing = Doing::Looking(released);
         self.backoff = Backoff::default();
@@ -295,7 +299,9 @@ impl Release {
         match answer {
             Ok(Some(record)) if book.is_ours(&record) && self.spared.as_deref() != Some(record.uid()) => {
                 self.doing = Doing::Sweeping(so_far);
-                self.ask(delete(&record), book, now)
+                let ask = delete(&record);
+                self.held = Some(record);
+                self.ask(ask, book, now)
             }
             Ok(_) => {
                 book.ledger.settle();
@@ -317,6 +323,10 @@ impl Release {
                 self.ask(Ask::Read, book, now)
             }
             Ok(Deleted::Kept(record)) => Next::Ended(Released::Left(kept(&record))),
+            Err(Trouble::Forbidden(why)) => {
+                self.so_far = Some(so_far);
+                self.empty(why, book, now)
+            }
             Err(Trouble::Unclear(failure) | Trouble::Unsent(failure)) => {
                 self.doing = Doing::Looking(so_far);
                 self.later(failure, book, now)
@@ -361,12 +371,12 @@ fn kept(record: &Record) -> Failure {
 }
 
 fn conflicts() -> Failure {
-    let message = format!("the Lease {NAME} in {NAMESPACE} could not be deleted: somebody else keeps writing to it");
+    let message = "the lock's Lease could not be deleted: somebody else keeps writing to it";
     Failure::new(Code::StoppedForced, message)
 }
 
 fn out_of_time() -> Failure {
-    Failure::new(Code::ClusterUnreachable, "the API server gave no answer within the time for giving the lock back")
+    Failure::new(Code::ClusterUnreachable, "there was no answer within the time for giving the lock back")
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use crate::clock;
 use crate::lock::message::{plain, status};
 use crate::lock::observation::Observation;
+use crate::lock::place::Place;
 use crate::lock::status::Status;
 
 /// What became of the holder's pod, as far as this cluster knows.
@@ -37,19 +38,26 @@ pub enum Pod {
 pub const QUESTION: &str = "Type the holder identity above to take the lock, or anything else to abort:\n> ";
 
 /// Everything that is known about the holder, a fact a line. `pod` is what was found out about the pod that it names.
-pub fn evidence(seen: &Observation, pod: Option<&Pod>, wall: Timestamp) -> String {
-    let known = status(Some(seen), "", wall);
+pub fn evidence(seen: &Observation, pod: Option<&Pod>, place: &Place, wall: Timestamp) -> String {
+    let known = status(Some(seen), place, wall);
     let mut text = String::new();
-    for (name, value) in lines(seen, &known, pod, wall) {
+    for (name, value) in lines(seen, &known, pod, place, wall) {
         writeln!(text, "  {:<11}{value}", format!("{name}:")).expect("a String takes everything");
     }
     text
 }
 
-fn lines(seen: &Observation, known: &Status, pod: Option<&Pod>, wall: Timestamp) -> Vec<(&'static str, String)> {
+fn lines(
+    seen: &Observation,
+    known: &Status,
+    pod: Option<&Pod>,
+    place: &Place,
+    wall: Timestamp,
+) -> Vec<(&'static str, String)> {
     let holder = known.holder.as_ref().map(|holder| holder.identity.clone()).unwrap_or_default();
-    let instance = known.work.instance.clone().unwrap_or_else(|| "none: it works on the cluster itself".to_owned());
+    let instance = known.work.instance.clone().unwrap_or_else(|| no_instance(place).to_owned());
     let mut lines = vec![("held by", holder), ("instance", instance), ("renewed", renewed(seen, wall))];
+    lines.extend(folder(place).map(|path| ("lock", path)));
     lines.extend(known.looks_said().map(|said| ("looks", said)));
     lines.extend(command(known).map(|said| ("command", said)));
     lines.extend(known.work.job_url.clone().map(|url| ("job", url)));
@@ -57,6 +65,21 @@ fn lines(seen: &Observation, known: &Status, pod: Option<&Pod>, wall: Timestamp)
     lines.extend(known.last_will_said().map(|said| ("last will", said)));
     lines.push(("tools", tools(known, wall)));
     lines
+}
+
+fn no_instance(place: &Place) -> &'static str {
+    match place {
+        Place::Cluster(_) => "none: it works on the cluster itself",
+        Place::Folder(_) => "none",
+    }
+}
+
+/// The file that is the lock, where it is one: a person may look at it, and at who else uses the folder.
+fn folder(place: &Place) -> Option<String> {
+    match place {
+        Place::Cluster(_) => None,
+        Place::Folder(_) => Some(place.lease_path()),
+    }
 }
 
 fn renewed(seen: &Observation, wall: Timestamp) -> String {
@@ -144,6 +167,10 @@ mod tests {
         raw["metadata"]["annotations"][format!("dcctl.devicechain.io/{key}")] = json!(value);
     }
 
+    fn place() -> Place {
+        Place::Cluster("prod-cluster".to_owned())
+    }
+
     fn wall() -> Timestamp {
         "2026-11-30T00:10:00Z".parse().expect("a time")
     }
@@ -156,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_lines_of_the_documents_come_first_and_word_by_word() {
-        let text = evidence(&seen(|_| {}), None, wall());
+        let text = evidence(&seen(|_| {}), None, &place(), wall());
         let documented =
             "  held by:   alice@build-01/48213/9f3c1a20b7e4d5c6\n  instance:  prod\n  renewed:   6m12s ago\n";
         assert!(text.starts_with(documented), "{text}");
@@ -181,7 +208,7 @@ mod tests {
                 note(raw, key, value);
             }
         });
-        let text = evidence(&told, Some(&Pod::NotThere), wall());
+        let text = evidence(&told, Some(&Pod::NotThere), &place(), wall());
         assert_eq!(line(&text, "command"), "bootstrap, at \"Apply infrastructure\", in GitLab CI");
         assert_eq!(line(&text, "job"), "https://forge.example/job/7");
         assert_eq!(
@@ -194,7 +221,7 @@ mod tests {
     #[test]
     fn each_fate_of_the_pod_is_told_apart() {
         let named = seen(|raw| note(raw, "pod-name", "runner-0"));
-        let said = |pod: Pod| line(&evidence(&named, Some(&pod), wall()), "pod");
+        let said = |pod: Pod| line(&evidence(&named, Some(&pod), &place(), wall()), "pod");
         let there = Pod::There { phase: "Running".to_owned() };
         assert_eq!(said(there), "runner-0 is there (Running): what runs in it may well be alive");
         assert_eq!(said(Pod::Another), "runner-0 is gone: the pod that has its name now is another one");
@@ -206,7 +233,7 @@ mod tests {
     fn a_limit_for_the_tools_is_named_only_where_the_last_will_sets_one() {
         let said = |changes: &[(&str, &str)]| {
             let told = seen(|raw| changes.iter().for_each(|(key, value)| note(raw, key, value)));
-            line(&evidence(&told, None, wall()), "tools")
+            line(&evidence(&told, None, &place(), wall()), "tools")
         };
         let look = "no limit is known: look for pid 48213 on host build-01, and for what it started";
         assert_eq!(said(&[]), format!("one may still be at work; {look}"));
@@ -233,10 +260,21 @@ mod tests {
             raw["spec"] = json!({ "holderIdentity": "a-controller\u{1b}[2J" });
             raw["metadata"]["annotations"] = json!({});
         });
-        let text = evidence(&odd, None, wall());
+        let text = evidence(&odd, None, &place(), wall());
         assert_eq!(line(&text, "held by"), "a-controller\u{fffd}[2J");
         assert_eq!(line(&text, "instance"), "none: it works on the cluster itself");
         assert_eq!(line(&text, "renewed"), "it does not say when");
         assert!(line(&text, "tools").ends_with("no limit is known: ask whoever this holder is"));
+    }
+
+    #[test]
+    fn a_lock_in_a_folder_is_named_by_its_file() {
+        let command = seen(|raw| raw["metadata"]["annotations"] = json!({}));
+        let text = evidence(&command, None, &Place::Folder("/srv/lock".into()), wall());
+        assert_eq!(
+            (line(&text, "lock"), line(&text, "instance")),
+            ("/srv/lock/dcctl.lease.json".to_owned(), "none".to_owned())
+        );
+        assert!(text.starts_with("  held by:   alice@build-01/"), "{text}");
     }
 }

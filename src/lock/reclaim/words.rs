@@ -4,9 +4,9 @@ use crate::clock;
 use crate::failure::{Code, Failure};
 use crate::lock::message::plain;
 use crate::lock::observation::Observation;
+use crate::lock::place::Place;
 use crate::lock::protocol::Released;
 use crate::lock::reclaim::{Changed, End, Progress, Window};
-use crate::lock::record::{NAME, NAMESPACE};
 
 /// The lock is nobody's.
 pub const NOT_CLAIMED: &str = "this cluster is not claimed; there is nothing to reclaim";
@@ -23,7 +23,7 @@ pub enum Shown {
 }
 
 /// What to show of a progress.
-pub fn progress(progress: &Progress) -> Shown {
+pub fn progress(progress: &Progress, place: &Place) -> Shown {
     match progress {
         Progress::Checking(window) => Shown::Line(checking(*window)),
         Progress::Unchanged { left } => {
@@ -33,7 +33,7 @@ pub fn progress(progress: &Progress) -> Shown {
         }
         Progress::Taking => Shown::Line("no renewal in all that time; taking the lock and giving it back".to_owned()),
         Progress::Unanswered => {
-            Shown::Line("the API server did not answer to that; looking what came of it".to_owned())
+            Shown::Line(format!("{} did not answer to that; looking what came of it", place.answerer()))
         }
         Progress::Finishing => {
             Shown::Line("too late to stop: the lock may be yours by now, so it is given back first".to_owned())
@@ -55,7 +55,7 @@ fn checking(window: Window) -> String {
 ///
 /// # Errors
 /// The failure that the command ends with.
-pub fn end(end: &End) -> Result<String, Failure> {
+pub fn end(end: &End, place: &Place) -> Result<String, Failure> {
     match end {
         End::Free { kept_by } if kept_by.is_empty() => Ok(NOT_CLAIMED.to_owned()),
         End::Free { kept_by } => {
@@ -63,24 +63,29 @@ pub fn end(end: &End) -> Result<String, Failure> {
             Ok(format!("{NOT_CLAIMED}\nits Lease is being deleted, but finalizers keep it: {finalizers}"))
         }
         End::GivenBack => Ok(format!("the lock was given back meanwhile\n{NOT_CLAIMED}")),
-        End::BeingDeleted(seen) => Err(being_deleted(seen)),
+        End::BeingDeleted(seen) => Err(being_deleted(seen, place)),
         End::Mistyped => {
             let said = "that is not the holder identity; nothing was changed";
             Err(Failure::new(Code::StoppedClean, said).hint("Run the same command again to type it once more."))
         }
-        End::Interrupted => Err(Failure::new(Code::StoppedClean, "stopped; nothing was changed")
-            .hint("Run the same command again when you want to go on.")),
-        End::Refused(changed) => Err(Failure::new(Code::ReclaimRefused, refused(changed))),
+        End::Interrupted => Err(interrupted()),
+        End::Refused(changed) => Err(Failure::new(Code::ReclaimRefused, refused(changed, place))),
         End::NotTaken(why) => {
             let said = format!("the lock was not taken, and nothing was changed: {}", why.message);
             Err(with_details(Failure::new(why.code, said), why))
         }
-        End::Unknown { holder, why } => Err(unknown(holder, why)),
-        End::Reclaimed(released) => reclaimed(released),
+        End::Unknown { holder, why } => Err(unknown(holder, why, place)),
+        End::Reclaimed(released) => reclaimed(released, place),
     }
 }
 
-fn refused(changed: &Changed) -> String {
+/// They stopped before the take.
+pub fn interrupted() -> Failure {
+    Failure::new(Code::StoppedClean, "stopped; nothing was changed")
+        .hint("Run the same command again when you want to go on.")
+}
+
+fn refused(changed: &Changed, place: &Place) -> String {
     let holder = |seen: &Observation| plain(seen.holder().unwrap_or("nobody"));
     match changed {
         Changed::Renewed(seen) => {
@@ -96,30 +101,32 @@ fn refused(changed: &Changed) -> String {
             )
         }
         Changed::Edited(seen) => format!(
-            "somebody wrote to the Lease {NAME} in {NAMESPACE} while it was being checked, and {} still holds it; it \
-             was left alone",
+            "somebody wrote to the {} while it was being checked, and {} still holds it; it was left alone",
+            place.lease(),
             holder(seen)
         ),
     }
 }
 
-fn being_deleted(seen: &Observation) -> Failure {
+fn being_deleted(seen: &Observation, place: &Place) -> Failure {
     let finalizers = plain(&seen.record().finalizers().join(", "));
     let said = format!(
-        "the Lease {NAME} in {NAMESPACE} is being deleted, but finalizers keep it: {finalizers}. Taking the lock would \
-         free nothing, so it was left alone"
+        "the {} is being deleted, but finalizers keep it: {finalizers}. Taking the lock would free nothing, so it was \
+         left alone",
+        place.lease()
     );
     Failure::new(Code::LockHeldStale, said)
         .hint("Whoever put the finalizers on the Lease has to take them off; then it goes away, and the lock is free.")
 }
 
-fn unknown(holder: &str, why: &Failure) -> Failure {
+fn unknown(holder: &str, why: &Failure, place: &Place) -> Failure {
     let said = format!("it cannot be told whether the lock was taken: the Lease may bear {holder}. {}", why.message);
     let failure = Failure::new(Code::StoppedForced, said);
-    with_details(failure, why).hint("Look with `dcctl lock status`; if it names that holder, reclaim it once more.")
+    with_details(failure, why)
+        .hint(format!("Look with `{}`; if it names that holder, reclaim it once more.", place.status_command()))
 }
 
-fn reclaimed(released: &Released) -> Result<String, Failure> {
+fn reclaimed(released: &Released, place: &Place) -> Result<String, Failure> {
     match released {
         Released::Deleted | Released::AlreadyGone | Released::NotOurs { holder: None } | Released::NeverTaken => {
             Ok(FREE.to_owned())
@@ -136,7 +143,7 @@ fn reclaimed(released: &Released) -> Result<String, Failure> {
             let said = format!("the lock was taken, and could not be given back: {}", why.message);
             Err(with_details(Failure::new(Code::StoppedForced, said), why))
         }
-        Released::Unknown { holder, why } => Err(unknown(holder, why)),
+        Released::Unknown { holder, why } => Err(unknown(holder, why, place)),
     }
 }
 
@@ -161,6 +168,18 @@ mod tests {
             "spec": { "holderIdentity": "alice@build-01/48213/9f3c1a20b7e4d5c6" },
         });
         Observation::new(Record::from_json(raw).expect("whole"))
+    }
+
+    fn progress(told: &Progress) -> Shown {
+        super::progress(told, &place())
+    }
+
+    fn end(ended: &End) -> Result<String, Failure> {
+        super::end(ended, &place())
+    }
+
+    fn place() -> Place {
+        Place::Cluster("prod-cluster".to_owned())
     }
 
     fn why() -> Failure {

@@ -3,6 +3,11 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::lock::record::NAME;
+
+fn place(context: &str) -> Place {
+    Place::Cluster(context.to_owned())
+}
 
 fn wall() -> Timestamp {
     "2026-11-30T00:10:00Z".parse().expect("a time")
@@ -34,7 +39,7 @@ fn seen(change: impl FnOnce(&mut Value)) -> Observation {
 }
 
 fn text(seen: &Observation) -> String {
-    status(Some(seen), "prod-cluster", wall()).text()
+    status(Some(seen), &place("prod-cluster"), wall()).text(&place("prod-cluster"))
 }
 
 #[test]
@@ -92,7 +97,7 @@ fn a_stale_holder_is_shown_with_where_to_look_and_its_last_will() {
 #[test]
 fn a_holder_of_another_form_is_shown_as_it_is() {
     let other = seen(|raw| raw["spec"]["holderIdentity"] = json!("some-controller_\u{1b}[2J1234"));
-    let status = status(Some(&other), "c", wall());
+    let status = status(Some(&other), &place("c"), wall());
     let holder = status.holder.expect("held");
     assert_eq!(holder.identity, "some-controller_\u{fffd}[2J1234");
     assert_eq!((holder.user, holder.host, holder.pid), (None, None, None));
@@ -108,7 +113,7 @@ fn a_renewal_from_the_future_is_said() {
 fn a_free_lock_has_nothing_to_say_but_that() {
     let free = "the lock of this cluster (Lease dcctl in dc-k8s-system) is free\n  next:       nothing: the next run can \
                 claim it";
-    assert_eq!(status(None, "c", wall()).text(), free);
+    assert_eq!(status(None, &place("c"), wall()).text(&place("c")), free);
     assert_eq!(text(&seen(|raw| raw["spec"]["holderIdentity"] = json!(""))), free);
 }
 
@@ -125,16 +130,16 @@ fn a_lease_that_finalizers_keep_is_not_free() {
             deleting(raw);
             raw["spec"] = json!({});
         })),
-        "c",
+        &place("c"),
         wall(),
     );
     assert_eq!(status.state, State::BeingDeleted);
-    assert!(status.text().contains("take them off"));
+    assert!(status.text(&place("c")).contains("take them off"));
 }
 
 #[test]
 fn as_data_it_says_the_same() {
-    let data = serde_json::to_value(status(Some(&seen(|_| {})), "c", wall())).expect("plain data");
+    let data = serde_json::to_value(status(Some(&seen(|_| {})), &place("c"), wall())).expect("plain data");
     assert_eq!(data["state"], "held");
     assert_eq!(data["looks"], "live");
     assert_eq!(data["holder"]["pid"], 48213);

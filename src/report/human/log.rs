@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::clock::human;
 use crate::event::facts::cluster::object;
+use crate::event::facts::stop::FORCE_ENDS_TOOLS;
 use crate::event::text::span;
 use crate::event::{
     BusyManner, Diagnostic, Event, Level, LockBlocked, ObjectReady, ObjectWaiting, ReleaseManner, RunStarted, Seen,
@@ -28,6 +29,9 @@ const TAIL_LINES: usize = 20;
 
 /// How much of a tool's output is kept for that.
 const TAIL_BYTES: usize = 16 * 1024;
+
+/// What the lock is called among what is in flight.
+const LOCK: &str = "the lock";
 
 /// The log so far.
 #[derive(Debug)]
@@ -108,6 +112,7 @@ impl Log {
             return if grave { vec![marked(Style::Caution, "!", &seen.msg)] } else { Vec::new() };
         };
         let mut rows = self.flush(event);
+        self.wait_for_the_lock(event);
         rows.extend(self.of_the_run(seen, event, width));
         rows
     }
@@ -117,6 +122,16 @@ impl Log {
         let waits_on = matches!(event, Event::ObjectApplied(_) | Event::StepFinished(_) | Event::LockRenewed(_));
         let Some(step) = self.step.as_mut().filter(|_| !waits_on) else { return Vec::new() };
         step.objects.summary().map(|summary| Style::Plain.row(CONTENT, &summary)).into_iter().collect()
+    }
+
+    /// Who waits for the lock is not at work.
+    fn wait_for_the_lock(&mut self, event: &Event) {
+        let Some(step) = &mut self.step else { return };
+        if let Event::LockBlocked(LockBlocked { manner: BusyManner::Waits, .. }) = event {
+            step.in_flight.set(LOCK, "waiting for the lock".to_owned(), self.elapsed);
+        } else if let Event::LockClaimed(_) = event {
+            step.in_flight.end(LOCK);
+        }
     }
 
     fn of_the_run(&mut self, seen: &Seen, event: &Event, width: usize) -> Vec<Row> {
@@ -143,6 +158,10 @@ impl Log {
             Event::StopRequested(stop) => self.stop(stop),
             Event::SignalReceived(signal) => self.signal(signal),
             Event::Diagnostic(diagnostic) => self.diagnose(diagnostic, seen.truncated.get("/data/detail")),
+            Event::LockRenewed(renewed) if renewed.gap_ms.is_some() => {
+                vec![Style::Plain.row(self.indent(), &event.message())]
+            }
+            Event::LockRenewalFailed(failed) if failed.tries > 1 => Vec::new(),
             Event::LockRenewed(_) | Event::LockReleasing(_) => Vec::new(),
             Event::LockReleased(released) if released.manner == ReleaseManner::Deleted && released.why.is_none() => {
                 Vec::new()
@@ -244,7 +263,7 @@ impl Log {
         self.stopping = true;
         let by = stop.by_whom();
         if stop.manner == StopManner::Force {
-            let text = format!("asked to stop at once {by}: tools are ended now, and the lock is left behind");
+            let text = format!("asked to stop at once {by}: {FORCE_ENDS_TOOLS}, and the lock is left behind");
             return vec![marked(Style::Bad, "■", &text)];
         }
         let most = human(Duration::from_millis(stop.budget_ms));
@@ -253,8 +272,8 @@ impl Log {
         let mut rows = vec![marked(Style::Caution, "■", &text)];
         let calm = if stop.cause == StopCause::LockLost {
             "what is in flight is finished first; dcctl writes nothing more to the cluster"
-        } else if self.screen == Screen::Live && stop.signals.iter().any(|signal| signal == "SIGINT") {
-            "what is in flight is finished first; Ctrl+C again ends at once and leaves the lock behind"
+        } else if self.screen != Screen::Plain && stop.signals.iter().any(|signal| signal == "SIGINT") {
+            "what is in flight is finished first; Ctrl+C again kills it after 8 s at most and leaves the lock behind"
         } else {
             "what is in flight is finished first, then the lock is given back"
         };
@@ -276,9 +295,7 @@ impl Log {
             match &mut self.step {
                 Some(step) => step.errors.push(diagnostic.summary.clone()),
                 // A refusal: the verdict follows at once and says the same.
-                None if !self.begun && diagnostic.detail.is_empty() && diagnostic.source.is_none() => {
-                    return Vec::new();
-                }
+                None if !self.begun && diagnostic.origin == "dcctl" => return Vec::new(),
                 None => {}
             }
         }
@@ -333,11 +350,11 @@ impl Step {
             }
             Event::ResourceCompleted(done) => {
                 self.in_flight.end(&done.address);
-                self.resources.complete(&done.address, &done.action, done.elapsed_ms, width).into_iter().collect()
+                self.resources.complete(&done.address, &done.action, done.elapsed_ms, width)
             }
             Event::ResourceFailed(failed) => {
                 self.in_flight.end(&failed.address);
-                vec![self.resources.fail(&failed.address, &failed.action, failed.elapsed_ms, width)]
+                self.resources.fail(&failed.address, &failed.action, failed.elapsed_ms, width)
             }
             Event::RunStarted(_)
             | Event::RunPlanned(_)
@@ -406,14 +423,18 @@ impl Step {
         let why = if self.errors.iter().any(|said| said == why) { "" } else { why };
         let mut rows: Vec<Row> = self.in_flight.whats().map(|what| Style::Plain.row(CONTENT + 2, what)).collect();
         self.in_flight.clear();
+        let mut shown: Vec<&str> = Vec::new();
         if self.errors.is_empty() && !self.tail.is_empty() {
             let (before, lines) = self.tail.last(TAIL_LINES);
             let title = if before > 0 { "the end of what it printed:" } else { "what it printed:" };
-            rows.push(Style::Dim.row(CONTENT + 2, title));
-            rows.extend(lines.map(printed));
+            rows.push(Style::Dim.row(CONTENT, title));
+            shown = lines.collect();
+            rows.extend(shown.iter().map(|line| printed(line)));
         }
         rows.push(marked(Style::Bad, "✗", &ended("failed", finished, why)));
-        for cause in failure.iter().flat_map(|failure| &failure.causes) {
+        // What the tool printed is a cause, too, but no reason to print it again.
+        let causes = failure.iter().flat_map(|failure| &failure.causes);
+        for cause in causes.filter(|cause| !shown.iter().any(|line| line.trim() == cause.trim())) {
             rows.push(Row::new().indent(CONTENT + 2).say(Style::Dim, "because ").hang_here().say(Style::Plain, cause));
         }
         rows
@@ -454,6 +475,9 @@ fn heading(started: &RunStarted) -> Vec<Row> {
         (Some(context), Some(server)) => line("cluster", format!("{context}, {server}")),
         (Some(one), None) | (None, Some(one)) => line("cluster", one.clone()),
         (None, None) => {}
+    }
+    if let Some(folder) = &started.lock_dir {
+        line("lock", format!("in the folder {folder}"));
     }
     if let Some(job) = started.ci.as_ref().and_then(|ci| ci.job_url.as_ref()) {
         line("job", job.clone());

@@ -43,6 +43,8 @@ pub enum Color {
 pub enum Screen {
     /// A terminal: one live line at its end is rewritten in place.
     Live,
+    /// A terminal that somebody else writes to as well: only whole lines. A person may be there all the same.
+    Shared,
     /// A file or a pipe: only whole lines, and without colour not one control character.
     Plain,
 }
@@ -166,5 +168,7 @@ impl<W: Write> Human<W> {
     }
 }
 
+#[cfg(test)]
+mod reading_tests;
 #[cfg(test)]
 mod tests;

@@ -98,19 +98,19 @@ impl Resources {
         rows
     }
 
-    pub(super) fn complete(&mut self, address: &str, action: &str, ms: u64, width: usize) -> Option<Row> {
+    pub(super) fn complete(&mut self, address: &str, action: &str, ms: u64, width: usize) -> Vec<Row> {
         let deed = Deed::of(action);
         if !deed.changes() {
-            return None;
+            return Vec::new();
         }
         match self.done.iter_mut().find(|(same, _)| *same == deed) {
             Some((_, number)) => *number += 1,
             None => self.done.push((deed, 1)),
         }
-        Some(self.line((Style::Good, deed.sign), address, deed.done, ms, width))
+        self.line((Style::Good, deed.sign), address, deed.done, ms, width)
     }
 
-    pub(super) fn fail(&mut self, address: &str, action: &str, ms: u64, width: usize) -> Row {
+    pub(super) fn fail(&mut self, address: &str, action: &str, ms: u64, width: usize) -> Vec<Row> {
         self.failed += 1;
         let word = format!("not {}", Deed::of(action).done);
         self.line((Style::Bad, "✗"), address, &word, ms, width)
@@ -140,16 +140,18 @@ impl Resources {
         parts.join(", ")
     }
 
-    fn line(&mut self, sign: (Style, &str), address: &str, word: &str, ms: u64, width: usize) -> Row {
+    fn line(&mut self, sign: (Style, &str), address: &str, word: &str, ms: u64, width: usize) -> Vec<Row> {
         let (style, sign) = sign;
         self.column = self.column.max(columns(address));
         let column = self.column(width);
         let row = Row::new().indent(CONTENT).say(style, sign).say(Style::Plain, " ").hang_here();
-        let row = row
-            .say(Style::Plain, address)
-            .pad_to(column)
-            .say(if style == Style::Bad { style } else { Style::Plain }, word);
-        row.right(Style::Dim, &human(Duration::from_millis(ms)), column + 20)
+        let row = row.say(Style::Plain, address);
+        // An address that is wider than its column has a line of its own, so that the words stay below one another.
+        let is_wide = CONTENT + 2 + columns(address) + 2 > column;
+        let (mut rows, row) = if is_wide { (vec![row], Row::new()) } else { (Vec::new(), row) };
+        let row = row.pad_to(column).say(if style == Style::Bad { style } else { Style::Plain }, word);
+        rows.push(row.right(Style::Dim, &human(Duration::from_millis(ms)), column + 20));
+        rows
     }
 
     /// Where the words after the addresses begin.

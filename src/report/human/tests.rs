@@ -49,7 +49,7 @@ fn a_successful_bootstrap() {
 
     2/9  Claim the cluster
          held as alice@build-01/48213/9f3c1a20b7e4d5c6
-         ✓ done
+         ✓ the lock is taken
 
     3/9  Check the cluster
          ✓ 2 other instances, no conflict (0.2s)
@@ -109,8 +109,8 @@ fn a_failing_apply() {
       why         OpenTofu could not apply infra/instance
                   demo_object.database: The quota of this project is exceeded
       where       step 5/9, Apply infrastructure
-      do now      Read its diagnostics above, mend the cause and run the same command again: an apply
-                  goes on from what is in its state.
+      do now      Read its diagnostics (what was printed is in events.jsonl of the run directory), mend
+                  the cause and run the same command again: an apply goes on from what is in its state.
       resources   2 created, 1 failed
       steps       4 done, 1 failed, 4 not begun
 
@@ -214,7 +214,7 @@ fn a_stop_that_leaves_the_infrastructure_partially_applied() {
                   PARTIALLY APPLIED
       where       step 5/9, Apply infrastructure
       do now      1. Push the state that OpenTofu could not save, then remove the file.
-                  2. Look at what the verdict names as unfinished, then run the same command again.
+                  2. Run the same command again: the apply goes on from what is in its state.
       unfinished  module.broker.demo_object.replica["eu-west"]
       look at     /home/alice/.devicechain/instances/demo/errored.tfstate (the state that OpenTofu could
                   not save)

@@ -19,7 +19,9 @@ const SLOWEST: usize = 3;
 /// What the verdict tells beyond its own event.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
-    kube_context: Option<String>,
+    /// The options that lead a command to the lock.
+    lock_options: Option<String>,
+    run_dir: Option<String>,
     /// The identity of the run itself.
     ours: Option<String>,
     /// Title and milliseconds of the steps that ran.
@@ -33,8 +35,12 @@ pub(super) struct Gathered {
 
 impl Gathered {
     pub(super) fn start(&mut self, started: &RunStarted) {
-        self.kube_context.clone_from(&started.kube_context);
+        let of_cluster = started.kube_context.as_ref().map(|context| format!("--kube-context {context}"));
+        let of_folder =
+            started.lock_dir.as_ref().map(|folder| format!("--substrate direct --lock-dir {}", word(folder)));
+        self.lock_options = of_folder.or(of_cluster);
         self.ours.clone_from(&started.holder);
+        self.run_dir.clone_from(&started.run_dir);
     }
 
     pub(super) fn step(&mut self, finished: &StepFinished) {
@@ -66,7 +72,10 @@ pub(super) fn verdict(finished: &RunFinished, gathered: &Gathered) -> Vec<Row> {
     rows.extend(what_to_do(finished));
     rows.extend(lock(finished, gathered));
     rows.extend(list("unfinished", &finished.unfinished));
-    let kept: Vec<String> = finished.kept.iter().map(|kept| format!("{} ({})", kept.path, kept.what)).collect();
+    // After a success nobody has to look at the folder that the heading names.
+    let is_news = |path: &str| finished.exit_code != 0 || gathered.run_dir.as_deref() != Some(path);
+    let kept = finished.kept.iter().filter(|kept| is_news(&kept.path));
+    let kept: Vec<String> = kept.map(|kept| format!("{} ({})", kept.path, kept.what)).collect();
     rows.extend(list("look at", &kept));
     rows.extend(counted(&finished.counts, finished.outcome));
     rows.extend(times(finished, gathered));
@@ -98,8 +107,10 @@ fn why(finished: &RunFinished, gathered: &Gathered) -> Vec<Row> {
     let known = |error: &&String| **error == failure.message || failure.causes.contains(error);
     reasons.extend(gathered.errors.iter().filter(|error| !known(error)));
     reasons.dedup();
-    let left_out = reasons.len().saturating_sub(REPEATED);
-    rows.extend(reasons.into_iter().take(REPEATED).map(|reason| labelled(2, "", reason)));
+    // What stands above is not repeated at length; what refused the run before its first step stands here alone.
+    let most = if gathered.broken.is_some() { REPEATED } else { failure.causes.len().max(REPEATED) };
+    let left_out = reasons.len().saturating_sub(most);
+    rows.extend(reasons.into_iter().take(most).map(|reason| labelled(2, "", reason)));
     if left_out > 0 {
         rows.push(labelled(2, "", &format!("and {left_out} more above")));
     }
@@ -116,16 +127,21 @@ fn what_to_do(finished: &RunFinished) -> Vec<Row> {
             all.push(next);
         }
     }
-    let numbered: Vec<String> = match all.as_slice() {
-        [one] => vec![(*one).clone()],
-        several => several.iter().zip(1..).map(|(next, number)| format!("{number}. {next}")).collect(),
+    let [only] = all.as_slice() else { return numbered("do now", &all) };
+    vec![labelled(2, "do now", only)]
+}
+
+/// A label before the first of several things to do, each of which is wrapped beside its number.
+fn numbered(label: &str, lines: &[&String]) -> Vec<Row> {
+    let row = |(line, number): (&&String, usize)| {
+        let label = if number == 1 { label } else { "" };
+        labelled(2, label, &format!("{number}. ")).hang_here().say(Style::Plain, line)
     };
-    list("do now", &numbered)
+    lines.iter().zip(1..).map(row).collect()
 }
 
 /// Where the lock is, when that is worth more than the last line.
 fn lock(finished: &RunFinished, gathered: &Gathered) -> Option<Row> {
-    let context = gathered.kube_context.as_deref();
     let holder = finished.holder.as_deref();
     let said = |holder: &&str| finished.failure.as_ref().is_some_and(|failure| failure.message.contains(holder));
     let by = holder.filter(|holder| !said(holder)).map(|holder| format!("held by {holder}"));
@@ -138,11 +154,17 @@ fn lock(finished: &RunFinished, gathered: &Gathered) -> Option<Row> {
         LockEnd::Unknown => format!("not known; if it is held, then by {}", holder.unwrap_or("this run")),
         LockEnd::Left => {
             let by = holder.map_or_else(|| "held by this run".to_owned(), |holder| format!("held by {holder}"));
-            let reclaim = context.map(|context| format!(" --kube-context {context}")).unwrap_or_default();
+            let reclaim = gathered.lock_options.as_ref().map(|options| format!(" {options}")).unwrap_or_default();
             format!("{by}; when nothing of this run lives any more, `dcctl instances reclaim{reclaim}`")
         }
     };
     Some(labelled(2, "lock", &text))
+}
+
+/// A path as a shell takes it.
+fn word(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=+,".contains(c);
+    if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// A label before the first of several lines.
@@ -175,13 +197,14 @@ fn counted(counts: &Counts, outcome: RunOutcome) -> Vec<Row> {
     if !resources.is_empty() {
         rows.push(labelled(2, "resources", &resources));
     }
-    if steps.failed + steps.skipped > 0 {
+    if steps.failed + steps.cut_off + steps.skipped > 0 {
         let broken = match outcome {
             RunOutcome::Blocked => "blocked",
             RunOutcome::Stopped | RunOutcome::Forced => "stopped",
             RunOutcome::Succeeded | RunOutcome::Failed | RunOutcome::Refused => "failed",
         };
-        let steps = told(&[(steps.done, "done"), (steps.failed, broken), (steps.skipped, "not begun")]);
+        let cut_off = (steps.cut_off, "begun and cut off");
+        let steps = told(&[(steps.done, "done"), (steps.failed, broken), cut_off, (steps.skipped, "not begun")]);
         rows.push(labelled(2, "steps", &steps));
     }
     if counts.warnings > 0 {

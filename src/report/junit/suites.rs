@@ -333,7 +333,11 @@ fn told<'a>(diagnostics: impl Iterator<Item = &'a Diagnostic>) -> String {
 }
 
 fn unseen(addresses: &[String]) -> String {
-    if addresses.is_empty() { String::new() } else { format!("Nobody saw the end of:\n  {}\n", addresses.join("\n  ")) }
+    if addresses.is_empty() {
+        String::new()
+    } else {
+        format!("Begun, and not seen to complete:\n  {}\n", addresses.join("\n  "))
+    }
 }
 
 /// `infrastructure.failed` as `InfrastructureFailed`.

@@ -29,7 +29,7 @@ fn tell_from(xml: &str, host: Option<&str>) -> String {
     let document = roxmltree::Document::parse(xml).expect("well formed");
     let mut identities = HashSet::new();
     let mut lines = Vec::new();
-    for suite in document.root_element().children() {
+    for suite in document.root_element().children().filter(roxmltree::Node::is_element) {
         lines.push(suite.attribute("name").expect("a name").to_owned());
         let hostname = suite.attribute("hostname").expect("a host");
         assert_eq!((suite.attribute("package"), hostname), (Some(""), host.unwrap_or(hostname)));
@@ -37,7 +37,8 @@ fn tell_from(xml: &str, host: Option<&str>) -> String {
             let class = case.attribute("classname").expect("a class");
             let name = case.attribute("name").expect("a name");
             assert!(identities.insert((class, name)), "{class} {name} twice");
-            let result = case.children().find(|child| !child.has_tag_name("system-out"));
+            let result =
+                case.children().filter(roxmltree::Node::is_element).find(|child| !child.has_tag_name("system-out"));
             let said = result.map_or("passed".to_owned(), |result| {
                 let kind = result.attribute("type").expect("a type");
                 format!("{} {kind}: {}", result.tag_name().name(), result.attribute("message").expect("a message"))

@@ -79,7 +79,7 @@ impl Story {
         }
         let shown = json!({ "metadata": shown, "spec": lease["spec"] });
         let text = serde_saphyr::to_string(&shown).map_err(io::Error::other)?;
-        writeln!(out, "\nThe lock while that ran, the last that kubectl saw of it:\n")?;
+        writeln!(out, "\nThe lock during that run, as kubectl last saw it:\n")?;
         text.lines().try_for_each(|line| writeln!(out, "  {line}"))?;
         let end = if self.deleted { "deleted at the end" } else { "not seen to be deleted" };
         writeln!(out, "\n  made once, written again {} times, {end}", self.changes)

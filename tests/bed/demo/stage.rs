@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::bed::child::{Mark, command};
 use crate::bed::control_plane::{ControlPlane, Start};
@@ -14,8 +14,9 @@ use crate::bed::{Tools, folder};
 #[derive(Debug)]
 pub(crate) struct Stage {
     context: String,
-    /// A folder with `tofu`, `helm` and `kubectl`, first on PATH.
+    /// A folder with what PATH lacks of `tofu`, `helm` and `kubectl`, put before it.
     programs: PathBuf,
+    kubectl: PathBuf,
     tofurc: PathBuf,
     cluster: Cluster,
 }
@@ -24,8 +25,9 @@ pub(crate) struct Stage {
 enum Cluster {
     /// A control plane that ends with the demo, and a home for what runs on it.
     Own(Box<ControlPlane>, PathBuf),
-    /// The user's cluster, with their kubeconfig and their home; the folder holds links to the tools.
-    Theirs(tempfile::TempDir),
+    /// The user's cluster, with their kubeconfig and their home. What has to outlive this demo lies in the folder,
+    /// which is of this cluster alone: one that was made anew under the same name has another.
+    Theirs(PathBuf),
 }
 
 impl Stage {
@@ -41,17 +43,28 @@ impl Stage {
         let described = plane.described();
         writeln!(out, "It listens on {} and took {} ms.", described.server, described.start_ms)?;
         let (programs, tofurc) = (described.programs.clone(), described.tofurc.clone());
-        Ok(Stage { context: "bed".into(), programs, tofurc, cluster: Cluster::Own(Box::new(plane), home) })
+        let kubectl = programs.join("kubectl");
+        Ok(Stage { context: "bed".into(), programs, kubectl, tofurc, cluster: Cluster::Own(Box::new(plane), home) })
     }
 
     /// Uses the user's cluster and tools. What is missing of the tools is built.
-    pub(crate) fn theirs(context: String, out: &mut dyn Write) -> io::Result<Stage> {
+    pub(crate) fn theirs(context: String, results: &Path, out: &mut dyn Write) -> io::Result<Stage> {
         let tools = Tools::for_a_cluster()?;
-        let links = tempfile::tempdir()?;
-        tools.link_into(&links.path().join("bin"))?;
-        writeln!(out, "Using the cluster of the context {context}. What the demo makes there stays there.")?;
-        let (programs, tofurc) = (links.path().join("bin"), tools.path("tofurc").to_owned());
-        Ok(Stage { context, programs, tofurc, cluster: Cluster::Theirs(links) })
+        let programs = results.join("bin");
+        tools.link_what_path_lacks(&programs)?;
+        let (kubectl, tofurc) = (tools.path("kubectl").to_owned(), tools.path("tofurc").to_owned());
+        let mut stage = Stage { context, programs, kubectl, tofurc, cluster: Cluster::Theirs(PathBuf::new()) };
+        let uid = stage.ask(&["get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"])?;
+        let kept = results.join(super::KEPT).join(uid.trim());
+        writeln!(out, "Using the cluster of the context {}. What the demo makes there stays there.", stage.context)?;
+        writeln!(out, "The state of OpenTofu is kept in {}", kept.display())?;
+        stage.cluster = Cluster::Theirs(kept);
+        Ok(stage)
+    }
+
+    /// Whether the cluster outlives the demo.
+    pub(crate) fn stays(&self) -> bool {
+        matches!(self.cluster, Cluster::Theirs(_))
     }
 
     /// The context's name.
@@ -72,20 +85,30 @@ impl Stage {
         }
     }
 
-    /// Where the state of OpenTofu belongs, when it must not lie with the state of real clusters.
-    pub(crate) fn state(&self) -> Option<PathBuf> {
+    /// Where the state of OpenTofu belongs: not with the state of real clusters. Each instance has a folder of its own.
+    pub(crate) fn state(&self) -> PathBuf {
         match &self.cluster {
-            Cluster::Own(_, home) => Some(home.join("state")),
-            Cluster::Theirs(_) => None,
+            Cluster::Own(_, home) => home.join("state"),
+            Cluster::Theirs(kept) => kept.clone(),
         }
     }
 
     /// kubectl for this cluster.
     pub(crate) fn kubectl(&self) -> Command {
-        let mut kubectl = command(&self.programs.join("kubectl"));
+        let mut kubectl = command(&self.kubectl);
         self.prepare(&mut kubectl);
         kubectl.args(["--context", &self.context]);
         kubectl
+    }
+
+    /// What kubectl answers. An error has its own words.
+    pub(crate) fn ask(&self, words: &[&str]) -> io::Result<String> {
+        let output = self.kubectl().args(words).stdin(Stdio::null()).output()?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(io::Error::other(format!("kubectl {}: {said}", words.join(" "))))
     }
 
     #[expect(clippy::disallowed_methods, reason = "the user's PATH, put after the bed's own folder")]

@@ -109,7 +109,15 @@ fn forward(shared: &Arc<Shared>, client: &mut Client, request: &Request, fault: 
     let bodiless = request.head.word(0) == "HEAD" || matches!(head.status(), 100..200 | 204 | 304);
     let body = if bodiless { Body::Sized(0) } else { head.body(Body::UntilEnd) };
     client.get_mut().write_all(head.bytes())?;
-    carry(body, &mut server, client.get_mut(), most)?;
+    match &shared.alias {
+        None => carry(body, &mut server, client.get_mut(), most)?,
+        Some(alias) => {
+            // A name that two pieces share would be missed. What is followed, as a watch is, comes through no such proxy.
+            let mut whole = Vec::new();
+            carry(body, &mut server, &mut whole, usize::MAX)?;
+            carry(body, &mut alias.for_client(&whole).as_slice(), client.get_mut(), most)?;
+        }
+    }
     Ok(if most < usize::MAX || body == Body::UntilEnd || head.is_last() { Then::Close } else { Then::Next })
 }
 
@@ -121,8 +129,12 @@ fn ask(shared: &Arc<Shared>, request: &Request, most: usize) -> io::Result<Serve
     let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
     let session = ClientConnection::new(shared.towards_server.clone(), name).map_err(io::Error::other)?;
     let mut server = StreamOwned::new(session, socket);
-    server.write_all(request.head.bytes())?;
-    server.write_all(&request.body[..request.body.len().min(most)])?;
+    let (head, mut body) = (request.head.bytes(), request.body.as_slice());
+    let translated = shared.alias.as_ref().map(|alias| (alias.for_server(head), alias.for_server(body)));
+    let head = translated.as_ref().map_or(head, |(head, _)| head);
+    body = translated.as_ref().map_or(body, |(_, body)| body);
+    server.write_all(head)?;
+    server.write_all(&body[..body.len().min(most)])?;
     server.flush()?;
     Ok(BufReader::new(server))
 }
@@ -141,16 +153,16 @@ fn suffer(client: &mut Client, fault: &Fault) -> io::Result<Then> {
             while client.read(&mut ignored)? > 0 {}
             return Ok(Then::Close);
         }
-        Fault::Answer(status, body) => {
-            let head = format!(
-                "HTTP/1.1 {status} By the proxy\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-                body.len()
-            );
-            client.get_mut().write_all(head.as_bytes())?;
-            client.get_mut().write_all(body.as_bytes())?;
-            client.get_mut().flush()?;
-        }
+        Fault::Answer(status, body) => say(client, *status, "Content-Type: application/json\r\n", body)?,
+        Fault::AnswerWith(status, fields, body) => say(client, *status, fields, body)?,
         Fault::Twice => {}
     }
     Ok(Then::Next)
+}
+
+fn say(client: &mut Client, status: u16, fields: &str, body: &str) -> io::Result<()> {
+    let head = format!("HTTP/1.1 {status} By the proxy\r\n{fields}Content-Length: {}\r\n\r\n", body.len());
+    client.get_mut().write_all(head.as_bytes())?;
+    client.get_mut().write_all(body.as_bytes())?;
+    client.get_mut().flush()
 }

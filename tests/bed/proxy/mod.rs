@@ -5,8 +5,9 @@
 //! cut the connection, stay silent, answer in the server's place. It records every request. Without rules it is
 //! transparent, watches included.
 //!
-//! [`connection`] carries the messages, [`rule`] is what a test writes.
+//! [`connection`] carries the messages, [`rule`] is what a test writes, [`alias`] gives many locks to one cluster.
 
+mod alias;
 mod connection;
 mod rule;
 
@@ -25,8 +26,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ServerConfig};
 
-use crate::bed::{Bed, hand, http, users};
+use crate::bed::{Bed, hand, http, users, wait};
 
+use alias::Alias;
 pub(crate) use rule::{Fault, Gate, Rule};
 
 /// One request as the proxy saw it.
@@ -63,6 +65,8 @@ pub(crate) struct Shared {
     ended: AtomicBool,
     towards_client: Arc<ServerConfig>,
     towards_server: Arc<ClientConfig>,
+    /// Under which other name the lock's namespace is known to the API server.
+    alias: Option<Alias>,
     rules: Mutex<Vec<Rule>>,
     seen: Mutex<Vec<Seen>>,
     /// Both ends of every connection, by number, to be cut at the end.
@@ -73,10 +77,17 @@ pub(crate) struct Shared {
 impl Proxy {
     /// Starts one in front of this bed's API server.
     pub(crate) fn start(bed: &Bed) -> Proxy {
-        Proxy::try_start(bed).expect("a proxy needs no more than a port and the bed's files")
+        Proxy::try_start(bed, None).expect("a proxy needs no more than a port and the bed's files")
     }
 
-    fn try_start(bed: &Bed) -> io::Result<Proxy> {
+    /// The same, with the namespace of the lock being this one, so that runs behind different proxies have different
+    /// locks. It is not for watches.
+    pub(crate) fn with_lock_in(bed: &Bed, namespace: &str) -> Proxy {
+        let alias = Some(Alias::of_the_lock(namespace));
+        Proxy::try_start(bed, alias).expect("a proxy needs no more than a port and the bed's files")
+    }
+
+    fn try_start(bed: &Bed, alias: Option<Alias>) -> io::Result<Proxy> {
         let described = bed.described();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let authority = fs::read(&described.certificates)?;
@@ -95,6 +106,7 @@ impl Proxy {
             ended: AtomicBool::new(false),
             towards_client: Arc::new(towards_client),
             towards_server: Arc::new(http::trusting(&described.certificates)?),
+            alias,
             rules: Mutex::default(),
             seen: Mutex::default(),
             sockets: Mutex::default(),
@@ -137,6 +149,14 @@ impl Proxy {
         }
     }
 
+    /// From now on nobody listens here, and every connection is cut: the API server's process is gone.
+    pub(crate) fn vanish(&self) {
+        self.shared.end_accepting();
+        let gone = || TcpStream::connect((Ipv4Addr::LOCALHOST, self.shared.port)).is_err().then_some(());
+        wait::fact("the port to be closed", gone);
+        self.cut();
+    }
+
     /// Every request so far, in the order of their arrival.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         lock(&self.shared.seen).clone()
@@ -150,9 +170,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.shared.ended.store(true, Ordering::SeqCst);
-        // The acceptor looks at the flag after each connection: this is the last one.
-        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.shared.port));
+        self.shared.end_accepting();
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
         }
@@ -180,6 +198,12 @@ impl Shared {
             let thread = thread::spawn(move || drop(connection::serve(&shared, client)));
             lock(&self.threads).push(thread);
         }
+    }
+
+    fn end_accepting(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+        // The acceptor looks at the flag after each connection: this is the last one.
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 
     fn has_ended(&self) -> bool {

@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     /// The client gets this status and JSON body. On a request the server never hears of it; on a reply it has done
     /// what it was asked.
     Answer(u16, String),
+    /// The same with fields of the head in their lines, each with its end.
+    AnswerWith(u16, String, String),
     /// The server gets the request twice; the client gets the second answer.
     Twice,
 }
@@ -37,7 +39,7 @@ impl Fault {
             Fault::Reset => "reset",
             Fault::HalfOpen => "half open",
             Fault::Truncate(_) => "truncated",
-            Fault::Answer(..) => "answered",
+            Fault::Answer(..) | Fault::AnswerWith(..) => "answered",
             Fault::Twice => "doubled",
         }
     }
@@ -56,6 +58,8 @@ pub(crate) struct Rule {
     method: String,
     path: String,
     which: Which,
+    /// The method and a part of the path of the request that has to come first.
+    begins: Option<(String, String)>,
     matched: usize,
     fault: Option<(Side, Fault)>,
 }
@@ -70,7 +74,8 @@ enum Which {
 impl Rule {
     /// Every request of this method (`*` for any) whose path and query contain this.
     pub(crate) fn on(method: &str, path: &str) -> Rule {
-        Rule { method: method.to_owned(), path: path.to_owned(), which: Which::Every, matched: 0, fault: None }
+        let (method, path) = (method.to_owned(), path.to_owned());
+        Rule { method, path, which: Which::Every, begins: None, matched: 0, fault: None }
     }
 
     /// Of those only this one, counted from 1 since the rule was added.
@@ -84,6 +89,13 @@ impl Rule {
     #[must_use]
     pub(crate) fn from(mut self, number: usize) -> Rule {
         self.which = Which::From(number);
+        self
+    }
+
+    /// Counted only from the first request of this other kind on. Add it before a rule that takes that one.
+    #[must_use]
+    pub(crate) fn after(mut self, method: &str, path: &str) -> Rule {
+        self.begins = Some((method.to_owned(), path.to_owned()));
         self
     }
 
@@ -103,7 +115,10 @@ impl Rule {
 
     /// Counts a request, and says what happens to it if it is one of this rule's.
     pub(super) fn applies(&mut self, method: &str, path: &str) -> Option<(Side, Fault)> {
-        if !((self.method == "*" || self.method == method) && path.contains(&self.path)) {
+        if self.begins.as_ref().is_some_and(|(first, part)| first == method && path.contains(part)) {
+            self.begins = None;
+        }
+        if self.begins.is_some() || !((self.method == "*" || self.method == method) && path.contains(&self.path)) {
             return None;
         }
         self.matched += 1;

@@ -69,7 +69,7 @@ async fn a_record_whose_writing_was_not_answered_is_read_and_written_again() {
     };
     proxy.add(Rule::on("POST", "configmaps").nth(1).reply(Fault::Drop));
     cluster.write_install_record(&record).await.expect("the second look finds it");
-    assert_eq!(cluster.install_record(&uid).await, Ok(Some(record)));
+    assert_eq!(cluster.install_record(&uid, "demo").await, Ok(Some(record)));
     assert_eq!((asked(&proxy, "POST", "configmaps"), asked(&proxy, "PUT", "configmaps")), (1, 1));
 }
 

@@ -48,6 +48,52 @@ async fn a_token_that_nobody_knows_is_refused() {
     assert!(!format!("{failure:?}").contains("n0body"), "{failure:?}");
 }
 
+/// Commands that make a token end its line, and every other client of Kubernetes takes the end off.
+#[tokio::test]
+async fn a_token_with_a_line_end_is_sent_without_it() {
+    let bed = Bed::take();
+    let token = format!("{}\n", bed.described().user("admin").token);
+    let file = bed.write("token", &token);
+    for user in [json!({ "token": token }), json!({ "tokenFile": file })] {
+        let kubeconfig = kubeconfig(&bed, &user);
+        connect(&kubeconfig).await.expect("the token is admin's");
+        // The lock has a client of its own.
+        let status = bed.dcctl(["lock", "status", "--kube-context", "bed"]).with_kubeconfig(&kubeconfig);
+        status.run().expect_code(0);
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_sent_is_refused_and_not_shown() {
+    let bed = Bed::take();
+    for token in ["s3cret\r\nX-Other: 1", "s3 cret", "s\u{fc}cret"] {
+        let kubeconfig = kubeconfig(&bed, &json!({ "token": token }));
+        for words in [&["lock", "status"][..], &["exec", "--output", "jsonl"]] {
+            let run = bed.dcctl(words).args(["--kube-context", "bed"]).with_kubeconfig(&kubeconfig);
+            let run = if words[0] == "exec" { run.args(["--", "true"]) } else { run };
+            let finished = run.run().expect_code(4);
+            let said = finished.stdout + &finished.stderr;
+            assert!(said.contains("its token has characters that cannot be sent"), "{said}");
+            assert!(!said.contains("cret"), "{said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_password_in_the_server_s_address_is_refused_and_not_shown() {
+    let bed = Bed::take();
+    let text = std::fs::read_to_string(bed.kubeconfig("admin")).expect("it is the bed's file");
+    let kubeconfig = bed.write("user.kubeconfig", &text.replace("https://127.0.0.1", "https://bob:hunter22@127.0.0.1"));
+    for words in [&["lock", "status"][..], &["exec", "--output", "jsonl"]] {
+        let run = bed.dcctl(words).args(["--kube-context", "bed"]).with_kubeconfig(&kubeconfig);
+        let run = if words[0] == "exec" { run.args(["--", "true"]) } else { run };
+        let finished = run.run().expect_code(4);
+        let said = finished.stdout + &finished.stderr;
+        assert!(said.contains("has a user or a password in it"), "{said}");
+        assert!(!said.contains("hunter22"), "{said}");
+    }
+}
+
 #[tokio::test]
 async fn a_plugin_beside_the_kubeconfig_is_found_and_asked() {
     let bed = Bed::take();

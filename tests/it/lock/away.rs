@@ -57,18 +57,28 @@ fn a_run_that_cannot_renew_for_a_whole_validity_counts_itself_lost_and_stops() {
 }
 
 #[test]
-fn a_conflict_on_a_renewal_is_settled_by_a_look() {
-    let rig = Rig::new().gated();
+fn from_half_a_minute_without_a_renewal_on_no_step_begins_until_there_is_one() {
+    let rig = Rig::new().declared().gated();
     let gate = rig.gate("one");
     let proxy = Proxy::start(&rig.bed);
-    let conflict = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Conflict", "code": 409,
-        "message": "Operation cannot be fulfilled on leases.coordination.k8s.io \"dcctl\": the object has been modified" });
-    let renewals = || Rule::on("PUT", "/leases/dcctl");
-    proxy.add(renewals().nth(1).request(Fault::Answer(409, conflict.to_string())));
-    let run = rig.bootstrap("one").with_kubeconfig(&proxy.kubeconfig("admin")).start();
-    run.journal().wait_for("lock.renewed", |_| true);
+    let run = rig.bootstrap("one").with_kubeconfig(&proxy.kubeconfig("admin")).env("BED_SUSPENDED", rig.suspended());
+    let run = run.start();
+    let journal = run.journal();
+    journal.wait_for("process.started", |_| true);
+    rig.wait_for_renewal();
+    proxy.add(Rule::on("*", "/leases/dcctl").request(Fault::Drop));
+    journal.wait_for("lock.renewal_failed", |_| true);
+    rig.suspend(31);
     gate.open(0);
-    run.finish().expect_code(0);
-    let faults = proxy.seen().iter().filter(|seen| seen.fault.is_some()).count();
-    assert_eq!((faults, rig.lease()), (1, None));
+    journal.wait_for("step.finished", |event| event["step"] == "verify");
+    // At the step's border the API server is asked again and again.
+    let before = proxy.seen().len();
+    wait::fact("it to be asked again", || (proxy.seen().len() >= before + 3).then_some(()));
+    let begins = |event: &serde_json::Value| event["type"] == "step.started" && event["step"] == "record-the-phase";
+    assert!(!journal.events().iter().any(begins), "a step began");
+    proxy.clear();
+    let events = run.finish().expect_code(0).events();
+    let renewed = events.iter().rposition(|event| event["data"].get("gap_ms").is_some()).expect("it was renewed again");
+    assert!(events.iter().position(begins) > Some(renewed), "the step began before the renewal");
+    assert_eq!(rig.phase("one").as_deref(), Some("Ready"));
 }

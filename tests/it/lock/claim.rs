@@ -62,20 +62,3 @@ fn a_lease_that_is_being_deleted_is_not_claimed_and_its_finalizer_is_named() {
     assert_eq!(rig.lease(), Some(before));
     assert_eq!(refused.verdict()["data"]["lock"], "never_taken");
 }
-
-#[test]
-fn a_lease_that_others_write_in_too_is_renewed_around_them() {
-    let rig = Rig::new().gated();
-    let gate = rig.gate("one");
-    let run = rig.bootstrap("one").start();
-    run.wait_for("process.started", |_| true);
-    let theirs =
-        json!({ "metadata": { "labels": { "team": "blue" }, "annotations": { "example.com/note": "hello" } } });
-    rig.bed.api().merge(LEASE, &theirs).expect("the bed may do everything");
-    let renewed = rig.wait_for_renewal();
-    assert_eq!(renewed["metadata"]["annotations"]["example.com/note"], "hello");
-    assert_eq!(renewed["metadata"]["labels"]["team"], "blue");
-    gate.open(0);
-    run.finish().expect_code(0);
-    assert_eq!(rig.lease(), None);
-}

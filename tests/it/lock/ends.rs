@@ -54,7 +54,7 @@ fn a_forced_end_leaves_the_lock_and_says_whose_it_is() {
 }
 
 #[test]
-fn a_foreign_finalizer_on_the_lease_is_not_a_release() {
+fn a_finalizer_that_keeps_the_lease_is_told_with_what_helps_which_is_not_to_reclaim_it() {
     let rig = Rig::new().gated();
     let gate = rig.gate("one");
     let run = rig.bootstrap("one").start();
@@ -63,10 +63,9 @@ fn a_foreign_finalizer_on_the_lease_is_not_a_release() {
     rig.bed.api().merge(crate::lock::rig::LEASE, &kept).expect("the bed may do everything");
     gate.open(0);
     let done = run.finish().expect_code(12);
-    assert_eq!(done.verdict()["data"]["lock"], "left");
     let verdict = &done.verdict()["data"];
+    assert_eq!(verdict["lock"], "left");
     assert!(verdict["failure"]["causes"][0].to_string().contains("finalizers keep it: example.com/keep"), "{verdict}");
-    // Reclaiming it would not help.
     let next = verdict["next"].to_string();
     assert!(next.contains("Whoever put the finalizers there has to take them off"), "{verdict}");
     assert!(next.contains("dcctl lock status") && !next.contains("reclaim"), "{verdict}");

@@ -250,6 +250,11 @@ pub(crate) fn text(value: &Value) -> String {
 pub(crate) struct Gate(PathBuf);
 
 impl Gate {
+    /// The gate that this named pipe is.
+    pub(crate) fn at(path: PathBuf) -> Gate {
+        Gate(path)
+    }
+
     /// The named pipe.
     pub(crate) fn path(&self) -> &Path {
         &self.0

@@ -63,8 +63,8 @@ fn a_write_under_way_when_the_lock_is_lost_is_given_up_and_not_tried_in_another_
 fn a_write_after_a_read_is_not_sent_when_the_lock_was_lost_meanwhile() {
     let rig = Rig::new().operator("ours");
     let (proxy, gate) = (Proxy::start(&rig.bed), Gate::new());
-    // The install record is read to be judged, and once more to be written.
-    proxy.add(Rule::on("GET", "/configmaps/dc-install").nth(2).reply(Fault::Hold(gate.clone())));
+    // The install record is read to be judged, before the lock and under it, and once more to be written.
+    proxy.add(Rule::on("GET", "/configmaps/dc-install").nth(3).reply(Fault::Hold(gate.clone())));
     let run = through(&proxy, rig.install());
     gate.wait_for(1);
     lose(&rig, &run);

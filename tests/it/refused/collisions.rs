@@ -80,6 +80,18 @@ fn a_report_in_the_place_of_a_file_of_the_run_is_refused_and_beside_it_is_not() 
 }
 
 #[test]
+fn a_report_does_not_lie_in_the_folder_that_keeps_a_lock() {
+    let bed = Bed::take();
+    let exec = || bed.dcctl(["exec", "--substrate", "direct", "--lock-dir", "lock", "--output", "jsonl", "--", "true"]);
+    for option in [EVENTS, JUNIT] {
+        let run = with(exec(), &[(option, "lock/report")]);
+        let failure = run.run().expect_code(3).verdict()["data"]["failure"].clone();
+        assert!(failure.to_string().contains("lies in the folder that keeps the lock"), "{failure}");
+        assert!(!bed.file("lock/report").exists(), "it was written all the same");
+    }
+}
+
+#[test]
 fn a_report_never_takes_the_place_of_what_the_run_reads() {
     let bed = Bed::take();
     let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: kept, namespace: default }\n";

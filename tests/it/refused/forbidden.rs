@@ -1,43 +1,91 @@
 //! Accounts that may not: exit code 5 with the API server's own sentence, at each call that dcctl makes.
+//!
+//! Each right that `dcctl rbac` prints is taken away once, alone. What then goes wrong is a row of [`CASES`]; where dcctl
+//! can do without, a row of [`SPARED`] says how, and a test beside it shows it.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, users, wait};
-use crate::refused::{HEAD, told};
+use crate::bed::{Bed, Dcctl, users, wait};
+use crate::refused::{HEAD, Told, told, words};
 
 const DEFINITION: &str = include_str!("../../../fixtures/demo/operator/d-definitions.yaml");
+const RECORD: &str = "/api/v1/namespaces/dc-system/configmaps/dc-install";
 const INSTANCES: &str = "/apis/core.devicechain.io/v1beta1/instances";
 
 /// A right that is taken away: which role it is in, its resource and verb.
-type Right = (&'static str, &'static str, &'static str);
+pub(crate) type Right = (&'static str, &'static str, &'static str);
 
-/// What is taken away, which verb meets it, and where.
-const CASES: &[(Right, &str, &str)] = &[
-    (("dcctl-lock", "leases", "create"), "install", "claim-the-cluster"),
-    (("dcctl-lock", "leases", "get"), "install", "claim-the-cluster"),
-    (("dcctl-lock", "leases", "update"), "install", "claim-the-cluster"),
-    (("dcctl-system", "configmaps", "get"), "install", "install-the-operator"),
-    (("dcctl-system", "configmaps", "create"), "install", "install-the-operator"),
-    (("dcctl", "instances", "list"), "bootstrap", "check-the-cluster"),
-    (("dcctl-system", "secrets", "list"), "bootstrap", "check-the-cluster"),
-    (("dcctl", "instances", "get"), "bootstrap", "declare-the-instance"),
-    (("dcctl", "instances", "create"), "bootstrap", "declare-the-instance"),
-    (("dcctl", "namespaces", "get"), "bootstrap", "check-the-cluster"),
-    (("dcctl", "deployments", "list"), "bootstrap", "wait-for-readiness"),
-    (("dcctl", "instances", "patch"), "bootstrap", "record-the-phase"),
-    (("dcctl-system", "configmaps", "update"), "install", "record-the-install"),
+/// The run that meets the lack of a right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scene {
+    /// An install of an operator without objects.
+    Install,
+    /// One that brings a definition.
+    InstallDefinition,
+    /// One that brings a Deployment, which is waited for.
+    InstallOperator,
+    /// A bootstrap of a new instance.
+    Bootstrap,
+    /// One of an instance that is declared already.
+    BootstrapAgain,
+}
+
+/// What is taken away, which run meets it, and in which step.
+const CASES: &[(Right, Scene, &str)] = &[
+    (("dcctl-lock", "leases", "create"), Scene::Install, "claim-the-cluster"),
+    (("dcctl-lock", "leases", "get"), Scene::Install, "claim-the-cluster"),
+    (("dcctl-lock", "leases", "update"), Scene::Install, "claim-the-cluster"),
+    (("dcctl-install", "configmaps", "get"), Scene::Install, "install-the-operator"),
+    (("dcctl-install", "configmaps", "create"), Scene::Install, "install-the-operator"),
+    (("dcctl", "namespaces", "get"), Scene::Install, "install-the-operator"),
+    (("dcctl-install", "customresourcedefinitions", "get"), Scene::InstallDefinition, "install-the-operator"),
+    (("dcctl-install", "deployments", "get"), Scene::InstallOperator, "install-the-operator"),
+    (("dcctl-instances", "instances", "list"), Scene::Bootstrap, "check-the-cluster"),
+    (("dcctl-shared", "secrets", "list"), Scene::Bootstrap, "check-the-cluster"),
+    (("dcctl", "namespaces", "get"), Scene::Bootstrap, "check-the-cluster"),
+    (("dcctl-instances", "instances", "get"), Scene::Bootstrap, "declare-the-instance"),
+    (("dcctl-instances", "instances", "create"), Scene::Bootstrap, "declare-the-instance"),
+    (("dcctl-instances", "instances", "update"), Scene::BootstrapAgain, "declare-the-instance"),
+    (("dcctl", "namespaces", "create"), Scene::Bootstrap, "declare-the-instance"),
+    (("dcctl", "deployments", "list"), Scene::Bootstrap, "wait-for-readiness"),
+    (("dcctl", "pods", "list"), Scene::Bootstrap, "wait-for-readiness"),
+    (("dcctl-instances", "instances", "patch"), Scene::Bootstrap, "record-the-phase"),
+    (("dcctl-install", "configmaps", "update"), Scene::Install, "record-the-install"),
 ];
 
+/// What dcctl can do without, in one way or another, and what it is not used for yet.
+const SPARED: &[Right] = &[
+    // The holder is emptied instead: `who_may_not_delete_the_lock_empties_it_in_every_command_that_gives_it_back`.
+    ("dcctl-lock", "leases", "delete"),
+    // Only waiting needs it: `who_may_not_watch_the_lock_cannot_wait_for_it_and_is_told_so`.
+    ("dcctl-lock", "leases", "watch"),
+    // Their pods are seen all the same: `workloads_that_may_not_be_listed_are_said_and_seen_through_their_pods`.
+    ("dcctl", "statefulsets", "list"),
+    ("dcctl", "daemonsets", "list"),
+    // It is said that it cannot be told: `whoever_may_not_see_the_holder_s_pod_is_told_so_and_can_reclaim_all_the_same`.
+    ("dcctl", "pods", "get"),
+    // Nothing removes an instance yet, and what is printed says so.
+    ("dcctl-instances", "instances", "delete"),
+];
+
+/// The rules that are bound to `ops`, as JSON documents.
+fn granted() -> Vec<Value> {
+    serde_saphyr::from_multiple(users::RBAC_OPS).expect("the bed's rights are YAML")
+}
+
 /// Gives `nobody` the rights of `ops`, without one of them.
-fn grant_all_but(bed: &Bed, without: Option<Right>) {
-    let text = users::RBAC_OPS.replace("name: ops", "name: nobody");
-    let mut documents: Vec<Value> = serde_saphyr::from_multiple(&text).expect("the bed's rights are YAML");
+pub(crate) fn grant_all_but(bed: &Bed, without: Option<Right>) {
+    let mut documents = granted();
     documents.retain(|document| document["kind"] != "Namespace");
     for document in &mut documents {
         let name = document["metadata"]["name"].as_str().expect("it has a name").to_owned();
         document["metadata"]["name"] = format!("{name}-nobody").into();
         if let Some(role) = document["roleRef"]["name"].as_str() {
             document["roleRef"]["name"] = format!("{role}-nobody").into();
+            document["subjects"][0]["name"] = "nobody".into();
         }
         if let (Some((_, resource, verb)), Some(rules)) =
             (without.filter(|(role, ..)| *role == name), document.get_mut("rules").and_then(Value::as_array_mut))
@@ -53,7 +101,14 @@ fn grant_all_but(bed: &Bed, without: Option<Right>) {
 /// Takes a verb out of every rule about this resource; a rule without verbs is none.
 fn take_away(rules: &mut Vec<Value>, resource: &str, verb: &str) {
     for rule in rules.iter_mut() {
-        if rule["resources"].as_array().is_some_and(|resources| resources.contains(&resource.into())) {
+        let resources = rule["resources"].as_array_mut().expect("a rule has resources");
+        if !resources.contains(&resource.into()) {
+            continue;
+        }
+        if resources.len() > 1 {
+            // All of these have one verb.
+            resources.retain(|known| known != resource);
+        } else {
             rule["verbs"].as_array_mut().expect("a rule has verbs").retain(|known| known != verb);
         }
     }
@@ -62,21 +117,23 @@ fn take_away(rules: &mut Vec<Value>, resource: &str, verb: &str) {
 
 /// The API server's view of rights lags behind; it is asked until it says what was granted.
 fn wait_until_granted(bed: &Bed, without: Option<Right>) {
+    let rights = || CASES.iter().map(|(right, ..)| right).chain(SPARED);
     wait::fact("the rights to be known", || {
-        CASES.iter().all(|(right, ..)| may(bed, *right) == (without != Some(*right))).then_some(())
+        rights().all(|right| may(bed, *right) == (without != Some(*right))).then_some(())
     });
 }
 
-fn may(bed: &Bed, (role, resource, verb): (&str, &str, &str)) -> bool {
-    let namespace = match role {
-        "dcctl-lock" => "dc-k8s-system",
-        "dcctl-system" => "dc-system",
+fn may(bed: &Bed, (role, resource, verb): Right) -> bool {
+    let namespace = match (role, resource) {
+        ("dcctl-lock", _) => "dc-k8s-system",
+        ("dcctl-shared", _) | ("dcctl-install", "configmaps") => "dc-system",
         _ => "",
     };
     let group = match resource {
         "leases" => "coordination.k8s.io",
         "instances" => "core.devicechain.io",
-        "deployments" => "apps",
+        "deployments" | "statefulsets" | "daemonsets" => "apps",
+        "customresourcedefinitions" => "apiextensions.k8s.io",
         _ => "",
     };
     let review = json!({ "spec": { "resourceAttributes": {
@@ -86,63 +143,120 @@ fn may(bed: &Bed, (role, resource, verb): (&str, &str, &str)) -> bool {
     bed.api_as("nobody").create(path, &review).expect("everybody may ask")["status"]["allowed"] == true
 }
 
-/// A bundle that makes every call.
-fn bundle(bed: &Bed) -> std::path::PathBuf {
-    let rest = "operator: { manifests: operator/ }\ninstance:\n  namespace: \"dci-${instance}\"\n  declaration:\n    \
+/// A bundle that makes every call of a bootstrap, and an operator of these manifests.
+fn bundle(bed: &Bed, operator: &str, manifests: &str) -> PathBuf {
+    let rest = "instance:\n  namespace: \"dci-${instance}\"\n  declaration:\n    \
                 apiVersion: core.devicechain.io/v1beta1\n    spec: { provider: existing, managed: false }\n";
-    bed.write("bundle/operator/none.yaml", "# An operator that needs nothing.\n");
-    let file = bed.write("bundle/bundle.yaml", &format!("{HEAD}{rest}"));
+    bed.write(&format!("{operator}/operator/manifests.yaml"), manifests);
+    let deployment = "deployment: { namespace: default, name: small-operator }";
+    let deployment = if operator == "operated" { deployment } else { "" };
+    let operated = format!("operator:\n  manifests: operator/\n  {deployment}\n");
+    let file = bed.write(&format!("{operator}/bundle.yaml"), &format!("{HEAD}{operated}{rest}"));
+    file.parent().expect("it is in a folder").to_owned()
+}
+
+/// A run of this scene as `nobody`, of an instance that no other one has.
+pub(crate) fn run(bed: &Bed, scene: Scene) -> impl Fn() -> Dcctl + '_ {
+    let instance = Bed::instance();
+    let bundle = match scene {
+        Scene::Install | Scene::Bootstrap | Scene::BootstrapAgain => bundle(bed, "plain", "# Nothing.\n"),
+        Scene::InstallDefinition => bundle(bed, "defining", DEFINITION),
+        Scene::InstallOperator => bundle(bed, "operated", OPERATOR),
+    };
+    // The first install of a cluster makes the record, and the next ones write over it.
+    bed.api().delete(RECORD).expect("the bed may do everything");
+    if scene == Scene::BootstrapAgain {
+        let spec = json!({ "provider": "existing", "managed": false });
+        let declared = json!({ "apiVersion": "core.devicechain.io/v1beta1", "kind": "Instance",
+            "metadata": { "name": instance }, "spec": spec });
+        bed.api().create(INSTANCES, &declared).expect("the bed may do everything");
+    }
+    move || {
+        let words: &[&str] = match scene {
+            Scene::Install | Scene::InstallDefinition | Scene::InstallOperator => &["install"],
+            Scene::Bootstrap | Scene::BootstrapAgain => &["bootstrap", &instance],
+        };
+        bed.dcctl(words).arg("--bundle").arg(&bundle).with_kubeconfig(bed.kubeconfig("nobody"))
+    }
+}
+
+const OPERATOR: &str = "apiVersion: apps/v1\nkind: Deployment\n\
+    metadata: { name: small-operator, namespace: default }\nspec:\n  selector: { matchLabels: { app: small } }\n  \
+    template:\n    metadata: { labels: { app: small } }\n    spec: { containers: [ { name: c, image: busybox } ] }\n";
+
+/// Instances are served from here on.
+pub(crate) fn define(bed: &Bed) {
     bed.api().apply(DEFINITION).expect("the bed may do everything");
     wait::fact("the definition to be served", || bed.api().get(INSTANCES).ok().flatten());
-    file.parent().expect("it is in a folder").to_owned()
+}
+
+/// It was refused, and nobody speaks of an outage: neither the verdict, nor the log, nor the report.
+#[track_caller]
+pub(crate) fn assert_no_outage(said: &Told) {
+    for text in [&said.text, &said.human, &said.report.text] {
+        for word in ["unreachable", "could not be reached", "cannot be reached", "no answer", "did not answer"] {
+            assert!(!text.contains(word), "{word:?} is said:\n{text}");
+        }
+    }
 }
 
 #[test]
 fn each_missing_right_is_told_in_the_api_servers_own_words() {
     let bed = Bed::take();
-    let bundle = bundle(&bed);
-    for (right, verb, step) in CASES {
+    define(&bed);
+    for (right, scene, step) in CASES {
         let (_, resource, missing) = *right;
         grant_all_but(&bed, Some(*right));
-        let instance = Bed::instance();
-        let run = || {
-            let words: &[&str] = if *verb == "install" { &["install"] } else { &["bootstrap", &instance] };
-            bed.dcctl(words).arg("--bundle").arg(&bundle).with_kubeconfig(bed.kubeconfig("nobody"))
-        };
         let sentence = format!("User \"nobody\" cannot {missing} resource \"{resource}\"");
-        let said = told(&bed, run, 5, "cluster.forbidden").says(&[&sentence, "dcctl rbac"]);
+        let said = told(&bed, run(&bed, *scene), 5, "cluster.forbidden").says(&[&sentence, "dcctl rbac"]);
         let failed: Vec<_> = said.events.iter().filter(|event| event["data"]["outcome"] == "failed").collect();
         assert_eq!(failed[0]["step"], *step, "{failed:?}");
         let bad = said.report.only_bad();
         assert!(bad.body.contains(&sentence) && bad.result == "error", "{}", bad.body);
-        assert!(!said.text.contains("unreachable") && !said.text.contains("could not be reached"), "{}", said.text);
+        assert_no_outage(&said);
     }
+}
+
+#[test]
+fn every_right_that_is_printed_is_taken_away_by_some_test() {
+    let text = |value: &Value| value.as_str().expect("text").to_owned();
+    let mut printed = BTreeSet::new();
+    for role in granted() {
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            for resource in rule["resources"].as_array().expect("a rule has resources") {
+                let verbs = rule["verbs"].as_array().expect("a rule has verbs");
+                printed.extend(verbs.iter().map(|verb| (text(&role["metadata"]["name"]), text(resource), text(verb))));
+            }
+        }
+    }
+    let owned = |(role, resource, verb): &Right| (role.to_string(), resource.to_string(), verb.to_string());
+    let covered: BTreeSet<_> = CASES.iter().map(|(right, ..)| right).chain(SPARED).map(owned).collect();
+    assert_eq!(printed, covered, "CASES and SPARED are not what is printed");
 }
 
 #[test]
 fn an_account_with_no_right_at_all_is_told_the_first_call() {
     let bed = Bed::take();
-    let bundle = bundle(&bed);
-    for verb in [&["install"][..], &["bootstrap", "demo"]] {
-        let run = || bed.dcctl(verb).arg("--bundle").arg(&bundle).with_kubeconfig(bed.kubeconfig("nobody"));
-        let said = told(&bed, run, 5, "cluster.forbidden").says(&[
+    define(&bed);
+    for scene in [Scene::Install, Scene::Bootstrap] {
+        let said = told(&bed, run(&bed, scene), 5, "cluster.forbidden").says(&[
             "leases.coordination.k8s.io is forbidden: User \"nobody\" cannot create resource \"leases\" in API group \
              \"coordination.k8s.io\" in the namespace \"dc-k8s-system\"",
         ]);
         let verdict = &said.events.last().expect("there is a verdict")["data"];
         assert_eq!((&verdict["outcome"], &verdict["lock"]), (&"refused".into(), &"never_taken".into()), "{verdict}");
+        assert_no_outage(&said);
     }
 }
 
 #[test]
 fn with_every_right_that_is_documented_nothing_is_forbidden() {
     let bed = Bed::take();
-    let bundle = bundle(&bed);
+    define(&bed);
     grant_all_but(&bed, None);
-    let as_nobody =
-        |words: &[&str]| bed.dcctl(words).arg("--bundle").arg(&bundle).with_kubeconfig(bed.kubeconfig("nobody"));
-    as_nobody(&["install"]).run().expect_code(0);
-    as_nobody(&["bootstrap", &Bed::instance()]).run().expect_code(0);
+    for scene in [Scene::Install, Scene::Bootstrap, Scene::BootstrapAgain] {
+        run(&bed, scene)().run().expect_code(0);
+    }
 }
 
 #[test]
@@ -155,8 +269,13 @@ fn a_namespace_for_the_lock_that_may_not_be_made_is_told_as_that() {
                 subjects: [{ apiGroup: rbac.authorization.k8s.io, kind: User, name: nobody }]\n";
     bed.api().apply(role).expect("the bed may do everything");
     wait::fact("the rights to be known", || may(&bed, ("dcctl-lock", "leases", "create")).then_some(()));
-    let bundle = crate::refused::small_bundle(&bed);
-    let run = || crate::refused::install(&bed, &bundle).with_kubeconfig(bed.kubeconfig("nobody"));
-    told(&bed, run, 5, "cluster.forbidden")
-        .says(&["User \"nobody\" cannot create resource \"namespaces\" in API group \"\" at the cluster scope"]);
+    let says = "User \"nobody\" cannot create resource \"namespaces\" in API group \"\" at the cluster scope";
+    for scene in [Scene::Install, Scene::Bootstrap] {
+        let said = told(&bed, run(&bed, scene), 5, "cluster.forbidden").says(&[says, "dcctl rbac"]);
+        let verdict = &said.events.last().expect("there is a verdict")["data"];
+        assert_eq!((&verdict["outcome"], &verdict["lock"]), (&"refused".into(), &"never_taken".into()), "{verdict}");
+        assert_no_outage(&said);
+    }
+    let exec = bed.dcctl(["exec", "--", "true"]).with_kubeconfig(bed.kubeconfig("nobody")).run().expect_code(5);
+    assert!(words(&exec.stderr).contains(says), "{}", exec.stderr);
 }

@@ -1,11 +1,13 @@
 //! What is on the cluster or on this machine speaks against the run: exit code 6, the object named, and nothing of it
 //! changed.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
 use crate::bed::Bed;
 use crate::refused::failing::Rig;
-use crate::refused::{HEAD, Told, small_bundle, told};
+use crate::refused::{HEAD, Told, install, small_bundle, told};
 
 const INSTANCES: &str = "/apis/core.devicechain.io/v1beta1/instances";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/dc-system/configmaps";
@@ -60,6 +62,81 @@ fn an_install_record_that_is_not_dcctl_s_is_not_overwritten() {
     let said = told(&bed, || bed.dcctl(["install", "--bundle"]).arg(&bundle), 6, "guard.record");
     said.says(&["ConfigMap dc-system/dc-install was not written by dcctl", "dcctl does not overwrite it"]);
     assert_eq!(record(), before);
+}
+
+/// An operator of one object, and prerequisites whose state is local.
+fn with_a_marker(bed: &Bed, name: &str) -> PathBuf {
+    let marker = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: marker, namespace: dc-system }\n";
+    bed.write(&format!("{name}/operator/marker.yaml"), marker);
+    bed.write(&format!("{name}/infra/main.tf"), "");
+    let head = HEAD.replace("small", name);
+    let rest = "operator: { manifests: operator/ }\nprerequisites: { root: infra }\n";
+    let file = bed.write(&format!("{name}/bundle.yaml"), &format!("{head}{rest}"));
+    file.parent().expect("it is in a folder").to_owned()
+}
+
+/// An install that was refused before it asked for the lock, and applied nothing.
+#[track_caller]
+fn refused_untouched(bed: &Bed, said: &Told) {
+    let verdict = &said.events.last().expect("there is a verdict")["data"];
+    assert_eq!((&verdict["outcome"], &verdict["lock"]), (&"refused".into(), &"never_taken".into()), "{verdict}");
+    assert_eq!(bed.api().get(&format!("{CONFIG_MAPS}/marker")).expect("the API server answers"), None);
+}
+
+#[test]
+fn another_bundle_is_not_installed_over_the_first() {
+    let bed = Bed::take();
+    let (first, other) = (small_bundle(&bed), with_a_marker(&bed, "other"));
+    install(&bed, &first).run().expect_code(0);
+    let record = || bed.api().get(&format!("{CONFIG_MAPS}/dc-install")).expect("the API server answers");
+    let before = record();
+    let run = || install(&bed, &other).arg("--state-dir").arg(bed.file("state"));
+    let said = told(&bed, run, 6, "guard.other_bundle").says(&[
+        "this cluster was installed from the bundle \"small\", and this is \"other\"",
+        "give \"other\" a cluster of its own",
+        "delete ConfigMap dc-system/dc-install",
+    ]);
+    refused_untouched(&bed, &said);
+    run().arg("--dry-run").run().expect_code(6);
+    assert_eq!(record(), before);
+    install(&bed, &first).run().expect_code(0);
+}
+
+/// Says whose the state in the test's folder is: that of a cluster that is not this one.
+fn of_another_cluster(bed: &Bed, part: &str, instance: Option<&str>) {
+    let owner = json!({ "instance": instance, "cluster": "11111111-2222-3333-4444-555555555555",
+        "server": "https://127.0.0.1:1" });
+    bed.write(&format!("state/{part}.owner.json"), &owner.to_string());
+}
+
+#[test]
+fn an_install_with_the_state_of_another_cluster_is_refused_before_anything_is_written() {
+    let bed = Bed::take();
+    let bundle = with_a_marker(&bed, "small");
+    of_another_cluster(&bed, "prerequisites", None);
+    let run = || install(&bed, &bundle).arg("--state-dir").arg(bed.file("state"));
+    let said = told(&bed, run, 6, "guard.state_missing").says(&["belongs to another cluster (https://127.0.0.1:1)"]);
+    refused_untouched(&bed, &said);
+    assert_eq!(bed.api().get(&format!("{CONFIG_MAPS}/dc-install")).expect("the API server answers"), None);
+}
+
+#[test]
+fn a_bootstrap_with_the_state_of_another_cluster_is_refused_before_anything_is_declared() {
+    let rig = Rig::new("  infrastructure: { root: infra }\n");
+    rig.write("infra/main.tf", "");
+    of_another_cluster(&rig.bed, "infrastructure", Some(&rig.instance));
+    let run = || {
+        let run = rig.bed.dcctl(["bootstrap", &rig.instance, "--bundle"]).arg(&rig.bundle);
+        run.arg("--state-dir").arg(rig.bed.file("state"))
+    };
+    let said = told(&rig.bed, run, 6, "guard.state_missing");
+    let whose = format!("belongs to instance \"{}\" of another cluster (https://127.0.0.1:1)", rig.instance);
+    let said = said.says(&[&whose]);
+    let verdict = &said.events.last().expect("there is a verdict")["data"];
+    assert_eq!((&verdict["outcome"], &verdict["lock"]), (&"refused".into(), &"released".into()), "{verdict}");
+    for path in [format!("{INSTANCES}/{}", rig.instance), format!("/api/v1/namespaces/dci-{}", rig.instance)] {
+        assert_eq!(rig.bed.api().get(&path).expect("the API server answers"), None, "{path}");
+    }
 }
 
 #[test]

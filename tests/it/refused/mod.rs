@@ -19,6 +19,7 @@ mod output;
 mod reports;
 mod run_directory;
 mod secrets;
+mod spared;
 mod tools;
 
 use std::path::{Path, PathBuf};

@@ -75,7 +75,8 @@ fn a_variable_that_the_bundle_does_not_ask_for_is_named_and_its_value_is_not() {
     let bundle = bed.write("asks/bundle.yaml", &format!("{HEAD}vars: {{ size: 1 }}\n"));
     let bundle = bundle.parent().expect("it is in a folder");
     let run = || install(&bed, bundle).args(["--var", &format!("sise={}", crate::refused::SECRET)]);
-    told(&bed, run, 3, "config.variable").never_began().says(&["--var sise", "size"]);
+    let said = told(&bed, run, 3, "config.variable").never_began().says(&["--var sise", "size", "Correct the name"]);
+    assert!(!said.text.contains("DCCTL_VAR_NAME"), "{}", said.text);
     let run = || install(&bed, bundle).args(["--var", crate::refused::SECRET]);
     told(&bed, run, 3, "config.variable").never_began().says(&["--var NAME=VALUE"]);
 }

@@ -151,7 +151,8 @@ fn when_the_supervisor_is_killed_the_junit_report_still_tells_the_whole_run() {
     let bed = Bed::take();
     let bundle = small_bundle(&bed);
     let (proxy, gate) = (Proxy::start(&bed), Gate::new());
-    proxy.add(Rule::on("*", "/configmaps").nth(1).request(Fault::Hold(gate.clone())));
+    // The first is the look before the lock is asked for.
+    proxy.add(Rule::on("*", "/configmaps").nth(2).request(Fault::Hold(gate.clone())));
     let run =
         install(&bed, &bundle).args(["--output", "jsonl"]).with_junit().with_kubeconfig(&proxy.kubeconfig("admin"));
     let run = run.start();

@@ -61,7 +61,8 @@ impl Bench<'_> {
         let tofurc = tools.path("tofurc").display().to_string();
         let variables = [("PATH", path), ("HOME", home.display().to_string()), ("TF_CLI_CONFIG_FILE", tofurc)];
         self.kit.environment = variables.map(|(name, value)| (name.to_owned(), value)).into();
-        self.bed.kubeconfig("admin").clone_into(&mut self.kit.kubeconfig);
+        let kubeconfig = || self.bed.kubeconfig("admin").as_os_str().to_owned();
+        self.kit.leading = vec![("KUBECONFIG", kubeconfig()), ("KUBE_CONFIG_PATH", kubeconfig())];
         self.kit.run_dir = self.bed.file("runs/this");
         self.kit.bundle.root = self.bed.file("bundle");
         for folder in [&home, &self.kit.run_dir, &self.kit.bundle.root] {
@@ -127,9 +128,8 @@ fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Up
         // What a tool starts is known by the run's id, so two tests at once may not have the same.
         run: bed.scratch().file_name().expect("a folder of its own").to_string_lossy().into_owned(),
         run_dir: bed.scratch().to_owned(),
-        cluster,
-        kubeconfig: bed.file("kubeconfig"),
-        kube_context: "bed".to_owned(),
+        may_write: MayWrite::always(),
+        leading: Vec::new(),
         keep_output: false,
         environment: Vec::new(),
         redactor: Redactor::default(),
@@ -140,6 +140,8 @@ fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Up
     };
     Kit {
         means,
+        cluster,
+        kube_context: "bed".to_owned(),
         bundle: Bundle {
             root: bed.scratch().to_owned(),
             name: "demo".to_owned(),
@@ -151,6 +153,7 @@ fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Up
             verify: Vec::new(),
             max_connections: Some(600),
             notes: Vec::new(),
+            asked: std::collections::BTreeSet::new(),
         },
         instance: None,
         tofu: None,

@@ -86,6 +86,7 @@ async fn an_apply_is_not_started_when_nothing_may_be_written() {
     );
     let mut bench = bench(&bed, &text).await;
     bench.kit.cluster = connect_with(&bed, "admin", MayWrite::never()).await;
+    bench.kit.may_write = MayWrite::never();
     let failure = failed(apply(&bench).await);
     assert_eq!(failure.message, "this command writes nothing");
     assert_eq!(ledger.created("a"), 0);

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::bed::dcctl::{Finished, Journal};
 use crate::bed::disk::SmallDisk;
@@ -197,6 +197,9 @@ fn credentials_that_a_tool_still_reads_stay_and_are_named() {
     kill_supervisor(&rig.bed);
     let finished = run.finish().expect_code(1);
     let verdict = &finished.verdict()["data"];
+    // Verify, the eighth, had begun.
+    let steps = json!({ "done": 7, "failed": 0, "cut_off": 1, "skipped": 1 });
+    assert_eq!(verdict["counts"]["steps"], steps, "{verdict}");
     let kubeconfig = run_dir.join("kubeconfig");
     assert!(kubeconfig.exists(), "a tool at work lost its credentials");
     let named = |what: &Value| what.to_string().contains(&*kubeconfig.to_string_lossy());

@@ -3,6 +3,7 @@
 mod build;
 mod cluster;
 mod dcctl;
+mod demo;
 mod end;
 mod provider;
 mod pretend;

@@ -83,12 +83,12 @@ fn a_doubled_request_is_answered_by_its_second_answer() {
 fn a_reply_can_be_cut_short() {
     let bed = Bed::take();
     let proxy = Proxy::start(&bed);
-    proxy.add(Rule::on("GET", "/api/v1/namespaces").reply(Fault::Truncate(10)));
+    proxy.add(Rule::on("GET", "/api/v1/namespaces/dc-system").reply(Fault::Truncate(10)));
     let api = through(&bed, &proxy);
-    let said = api.send("GET", "/api/v1/namespaces", None).expect_err("it ends too early").to_string();
+    let said = api.send("GET", "/api/v1/namespaces/dc-system", None).expect_err("it ends too early").to_string();
     assert_eq!(said, "unexpected end of file");
     proxy.clear();
-    assert!(api.get("/api/v1/namespaces").expect("it passes").is_some());
+    assert!(api.get("/api/v1/namespaces/dc-system").expect("it passes").is_some());
 }
 
 #[tokio::test]
@@ -110,4 +110,24 @@ async fn the_client_that_dcctl_uses_watches_through_it() {
         false
     };
     assert!(tokio::time::timeout(wait::GENEROUS, added).await.expect("it comes at once"));
+}
+
+#[test]
+fn a_lock_under_another_name_is_another_lock_and_nobody_who_asks_can_tell() {
+    let bed = Bed::take();
+    bed.api().create("/api/v1/namespaces", &json!({ "metadata": { "name": "dc-k8s-w99999" } })).expect("it may");
+    let proxy = Proxy::with_lock_in(&bed, "dc-k8s-w99999");
+    let port = proxy.address().rsplit(':').next().and_then(|port| port.parse().ok()).expect("an address with a port");
+    let api = Api::new(port, &bed.described().certificates, &bed.described().user("admin").token).expect("good files");
+    let made = api.create(LEASES, &lease()).expect("it passes");
+    assert_eq!(made["metadata"]["namespace"], "dc-k8s-system");
+    assert!(!exists(&bed), "the lock itself is untouched");
+    assert!(bed.api().get(&LEASE.replace("dc-k8s-system", "dc-k8s-w99999")).expect("it may").is_some());
+    // A rule that begins after another request counts from there.
+    proxy.add(Rule::on("GET", "/leases").after("DELETE", "/leases").request(Fault::Answer(500, "{}".to_owned())));
+    assert!(api.get(LEASE).expect("it passes").is_some());
+    api.delete(LEASE).expect("it passes");
+    assert!(api.get(LEASE).is_err());
+    proxy.vanish();
+    assert!(api.get(LEASE).is_err(), "nobody listens");
 }

@@ -1,11 +1,11 @@
 //! `dcctl install` and `dcctl bootstrap` with a bundle that has everything, on a real cluster.
 
 mod bootstrap;
+mod by_hand;
 mod bundle;
 mod claims;
 mod dry_run;
 mod inputs;
 mod install;
-mod ops;
-mod rig;
+pub(crate) mod rig;
 mod schema;

@@ -286,8 +286,8 @@ fn what_stays_unsettled_is_looked_at_late_enough_and_then_said() {
             ),
             (
                 "conflict same conflict same conflict same conflict same conflict same",
-                "read take read take read take read take read not taken: the API server did not accept a change of the \
-                 Lease dcctl in dc-k8s-system",
+                "read take read take read take read take read not taken: a change of the lock's Lease \
+                 was not accepted, time and again",
             ),
         ],
     );

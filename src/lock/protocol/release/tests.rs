@@ -87,8 +87,8 @@ fn a_conflict_is_read_and_if_it_is_ours_deleted_once_more() {
             ("conflict ours-deleting", &format!("delete read {KEPT}")),
             (
                 "conflict ours conflict ours",
-                "delete read delete read left: the Lease dcctl in dc-k8s-system could not be deleted: somebody else \
-                 keeps writing to it",
+                "delete read delete read left: the lock's Lease could not be deleted: somebody else keeps \
+                 writing to it",
             ),
             ("conflict ours conflict none", "delete read delete read already gone"),
             ("conflict unclear none", "delete read +1 read already gone"),
@@ -151,6 +151,7 @@ fn without_the_right_to_delete_the_holder_is_emptied() {
             ("forbidden conflict ours stored", "delete empty read empty emptied: forbidden"),
             ("forbidden conflict other", &format!("delete empty read {BOB}")),
             ("forbidden conflict none", "delete empty read already gone"),
+            ("forbidden conflict free", "delete empty read emptied: forbidden"),
             ("forbidden unclear free", "delete empty read emptied: forbidden"),
             ("forbidden unclear ours stored", "delete empty read empty emptied: forbidden"),
             ("forbidden unclear none", "delete empty read already gone"),
@@ -199,7 +200,9 @@ fn a_claim_without_an_answer_is_looked_for_ten_seconds_after_it_was_sent() {
             ("ours absent none", "+6 read delete read never taken"),
             ("ours kept", &format!("+6 read delete {KEPT}")),
             ("ours unclear none", "+6 read delete +1 read never taken"),
-            ("ours forbidden", "+6 read delete left: forbidden"),
+            ("ours forbidden stored free", "+6 read delete empty read emptied: forbidden"),
+            ("ours forbidden forbidden", "+6 read delete empty left: forbidden"),
+            ("ours forbidden unclear free free", "+6 read delete empty read read emptied: forbidden"),
             ("forbidden", "+6 read unknown: forbidden"),
             ("unclear none", "+6 read +1 read never taken"),
             ("unclear unclear unclear unclear unclear", "+6 read +1 read +2 read +4 read +4 read unknown: unclear"),
@@ -235,6 +238,7 @@ fn a_lost_lease_is_never_touched_and_a_late_claim_still_is() {
             ("ours", "read lost"),
             ("other", "read lost"),
             ("ours-elsewhere gone", "read delete:uid-2 lost"),
+            ("ours-elsewhere forbidden stored free", "read delete:uid-2 empty read lost"),
         ],
     );
 }

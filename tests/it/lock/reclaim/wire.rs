@@ -15,11 +15,6 @@ fn deletes() -> Rule {
     Rule::on("DELETE", "/leases/dcctl")
 }
 
-fn status(code: u16, reason: &str) -> String {
-    json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code, "message": reason })
-        .to_string()
-}
-
 /// What everybody can see between the take and the release, and that an interrupt there ends nothing early.
 #[test]
 fn from_the_take_on_ctrl_c_waits_until_the_lock_is_given_back() {
@@ -72,30 +67,6 @@ fn a_renewal_between_the_last_look_and_the_take_is_never_overwritten() {
     assert!(screen.contains(&format!("the holder is alive: {ALICE} renewed the lock")), "{screen}");
     assert_eq!(rig.lease(), Some(renewed));
     assert_eq!(rig.writes_of("admin"), ["update 409 leases"]);
-}
-
-#[test]
-fn a_take_or_a_release_without_an_answer_is_settled_and_the_lock_is_free() {
-    for (rule, what) in [
-        (puts().nth(1).reply(Fault::Drop), "the take's answer was swallowed"),
-        (puts().nth(1).reply(Fault::Truncate(20)), "the take's answer was cut off"),
-        (puts().nth(1).reply(Fault::Answer(504, status(504, "Timeout"))), "a gateway gave up on the take"),
-        (puts().nth(1).request(Fault::Drop), "the take was swallowed"),
-        (puts().nth(1).request(Fault::Answer(429, status(429, "TooManyRequests"))), "the server was busy"),
-        (puts().nth(1).request(Fault::Twice), "the take was sent twice on the way"),
-        (deletes().nth(1).reply(Fault::Drop), "the release's answer was swallowed"),
-        (deletes().nth(1).request(Fault::Drop), "the release was swallowed"),
-    ] {
-        let (rig, _) = left_by_alice();
-        let proxy = Proxy::start(&rig.bed);
-        proxy.add(rule);
-        let seat = checking_behind(&rig, &proxy);
-        rig.suspend(66);
-        let screen = seat.expect_code(0);
-        assert!(screen.ends_with(&format!("{FREE}\n")), "{what}: {screen}");
-        assert_eq!(rig.lease(), None, "{what}");
-        assert!(proxy.seen().iter().any(|seen| seen.fault.is_some()), "{what}: it did not happen");
-    }
 }
 
 /// The take arrives only after the person gave up on it: it is looked for late enough.
@@ -157,18 +128,6 @@ fn what_cannot_be_told_is_said_with_the_identity_to_look_for() {
     let said = format!("it cannot be told whether the lock was taken: the Lease may bear {holder}.");
     assert!(screen.contains(&said), "{screen}");
     assert!(screen.contains("`dcctl lock status`"), "{screen}");
-}
-
-#[test]
-fn a_lease_that_may_not_be_deleted_is_emptied_which_is_free_too() {
-    let (rig, _) = left_by_alice();
-    let proxy = Proxy::start(&rig.bed);
-    proxy.add(deletes().request(Fault::Answer(403, status(403, "Forbidden"))));
-    let seat = checking_behind(&rig, &proxy);
-    rig.suspend(66);
-    let screen = seat.expect_code(0);
-    assert!(screen.contains(FREE) && screen.contains("its Lease stays, with nobody in it"), "{screen}");
-    assert_eq!(rig.holder().as_deref(), Some(""));
 }
 
 #[test]

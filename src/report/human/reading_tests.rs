@@ -1,0 +1,149 @@
+//! What makes a log easy to read: nothing said twice, and lines that stay below one another where there is little room.
+
+use crate::event::{
+    BusyManner, Diagnostic, LockBlocked, ProcessOutput, ResourceCompleted, RunOutcome, Seen, Severity, StepOutcome,
+    StepProgressed, StopCause, StopManner, StopRequested, Stream,
+};
+use crate::failure::Code;
+use crate::report::human::{Color, Human, Options, Screen, ToolOutput};
+use crate::report::stories::{self, HOLDER, Story};
+
+const PLAIN: Options = Options { color: Color::Off, screen: Screen::Plain, width: 100, output: ToolOutput::OnFailure };
+
+fn shown(journal: &[Seen], options: Options) -> String {
+    let mut out = Vec::new();
+    let mut human = Human::new(&mut out, options);
+    for seen in journal {
+        human.take(seen).expect("a vector takes it");
+    }
+    human.finish().expect("a vector takes it");
+    String::from_utf8(out).expect("UTF-8")
+}
+
+#[test]
+fn a_run_that_waits_for_the_lock_is_not_said_to_be_at_work() {
+    let mut story = Story::bootstrap();
+    story.start(1);
+    story.say(LockBlocked {
+        holder: HOLDER.into(),
+        instance: None,
+        age_ms: 4_000,
+        stale: false,
+        text: "held".into(),
+        job_url: None,
+        manner: BusyManner::Waits,
+        waited_ms: Some(0),
+    });
+    story.later(15_000);
+    story.say(StepProgressed { in_flight: Vec::new(), duration_ms: 15_000 });
+    let log = shown(&story.cut_off(), PLAIN);
+    assert!(log.contains("… still waiting for the lock (15s)") && !log.contains("at work for"), "{log}");
+}
+
+/// A stop by a person at a terminal.
+fn interrupted() -> Vec<Seen> {
+    let mut story = Story::bootstrap();
+    story.start(4);
+    story.say(StopRequested {
+        cause: StopCause::Signal,
+        signals: vec!["SIGINT".into()],
+        sender_pid: None,
+        sender_uid: None,
+        manner: StopManner::Graceful,
+        budget_ms: 1_200_000,
+        deadline: None,
+    });
+    story.cut_off()
+}
+
+#[test]
+fn who_may_force_is_told_how_and_how_long_that_takes() {
+    let hint = "Ctrl+C again kills it after 8 s at most and leaves the lock behind";
+    for (screen, expected) in [(Screen::Live, true), (Screen::Shared, true), (Screen::Plain, false)] {
+        let log = shown(&interrupted(), Options { screen, ..PLAIN });
+        let words = log.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(words.contains(hint), expected, "{screen:?}: {log}");
+    }
+}
+
+#[test]
+fn the_mistakes_of_a_refusal_are_listed_once_and_all_of_them() {
+    let causes: Vec<String> = (2..=9).map(|line| format!("bundle.yaml:{line}:1: verify: unknown key")).collect();
+    let message = "bundle.yaml:1:1: images: unknown key (the first of 9 mistakes)";
+    let mut story = Story::bootstrap();
+    story.say(Diagnostic {
+        severity: Severity::Error,
+        code: Some(Code::BundleInvalid.name().into()),
+        origin: "dcctl".into(),
+        summary: message.into(),
+        detail: causes.join("\n"),
+        address: None,
+        source: None,
+    });
+    let failure = crate::event::Failed { causes: causes.clone(), ..stories::failed(Code::BundleInvalid, message) };
+    let journal = story.finish(|finished| {
+        finished.outcome = RunOutcome::Refused;
+        finished.exit_code = 3;
+        finished.failure = Some(failure);
+    });
+    let log = shown(&journal, PLAIN);
+    for line in causes.iter().map(String::as_str).chain([message]) {
+        assert_eq!(log.matches(line).count(), 1, "{line}: {log}");
+    }
+}
+
+#[test]
+fn what_a_tool_printed_is_not_given_as_a_reason_below_it() {
+    let mut story = Story::bootstrap();
+    story.start(7);
+    for text in ["checking", "no good"] {
+        let program = "verify: API answers".to_owned();
+        story.say(ProcessOutput { program, stream: Stream::Stdout, text: text.into(), lossy: false, more: false });
+    }
+    let causes = vec!["checking".to_owned(), "no good".to_owned(), "it was late".to_owned()];
+    let failure = stories::failed(Code::VerifyFailed, "\"API answers\" failed with exit status 1");
+    story.end(StepOutcome::Failed, "", Some(crate::event::Failed { causes, ..failure }));
+    let log = shown(&story.cut_off(), PLAIN);
+    assert!(log.contains("     what it printed:\n       │ checking\n       │ no good\n"), "{log}");
+    assert!(!log.contains("because checking") && log.contains("because it was late"), "{log}");
+}
+
+#[test]
+fn the_words_after_addresses_stay_below_one_another_in_a_narrow_log() {
+    let mut story = Story::bootstrap();
+    story.start(4);
+    for address in ["demo_object.database", "module.a_broker_with_a_long_name.demo_object.replica", "time_sleep.a"] {
+        story.say(ResourceCompleted { address: address.into(), action: "create".into(), elapsed_ms: 4_000 });
+    }
+    let log = shown(&story.cut_off(), Options { width: 60, ..PLAIN });
+    let columns: Vec<usize> = log.lines().filter_map(|line| line.find("created")).collect();
+    assert_eq!(columns.len(), 3, "{log}");
+    assert!(columns[1] == columns[2], "{log}");
+    assert!(log.lines().any(|line| line.ends_with("demo_object.replica")), "{log}");
+}
+
+#[test]
+fn things_to_do_are_wrapped_beside_their_numbers() {
+    let story = Story::bootstrap();
+    let journal = story.finish(|finished| {
+        finished.exit_code = 1;
+        finished.outcome = RunOutcome::Failed;
+        finished.next = vec!["one two three four five six seven eight nine ten".into(), "eleven".into()];
+    });
+    let log = shown(&journal, Options { width: 40, ..PLAIN });
+    assert!(log.contains("  do now      1. one two three four five\n                 six seven"), "{log}");
+    assert!(log.contains("\n              2. eleven\n"), "{log}");
+}
+
+#[test]
+fn the_run_directory_is_named_again_only_when_something_is_to_be_seen_there() {
+    for (exit_code, expected) in [(0, 1), (1, 2)] {
+        let journal = Story::bootstrap().finish(|finished| {
+            finished.exit_code = exit_code;
+            let path = "/home/alice/.local/state/dcctl/runs/01je2x4q7cv8t0r9".into();
+            finished.kept = vec![crate::event::Kept { what: "the run directory".into(), path }];
+        });
+        let log = shown(&journal, PLAIN);
+        assert_eq!(log.matches("01je2x4q7cv8t0r9").count(), expected, "{log}");
+    }
+}
