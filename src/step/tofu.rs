@@ -279,7 +279,9 @@ impl Work<'_> {
 
     async fn init(&self, cwd: &Path) -> Result<(), End> {
         let pinned = cwd.join(LOCK_FILE).exists();
+        // The settings of a backend may be made of variables, so that each instance has a state of its own.
         let mut args = words(&["init", "-json", "-input=false"]);
+        args.push(joined("-var-file=", &self.variables()));
         if pinned {
             args.push("-lockfile=readonly".into());
         }
@@ -413,6 +415,7 @@ impl Work<'_> {
         if self.has_local_state() {
             args.push(joined("-state=", &self.part.state(&self.kit.state_dir)));
         }
+        args.push(joined("-var-file=", &self.variables()));
         let mut call = self.call("output", args, cwd, Manner::Query);
         call.raw = Raw::Secret;
         let mut tail = Tail::default();

@@ -9,6 +9,7 @@ use std::thread;
 
 use dcctl::failure::Code;
 use dcctl::step::{Severity, Update, kept, refuse_local_state};
+use serde_json::json;
 
 use crate::bed::Bed;
 use crate::steps::bench::{done, failed};
@@ -65,6 +66,24 @@ async fn a_state_that_cannot_be_saved_is_kept_and_stops_the_next_apply() {
     let refused = failed(apply(&bench).await);
     assert_eq!(refused.code, Code::StateErrored);
     assert!(refused.message.contains(&kept_at.display().to_string()), "{refused}");
+}
+
+#[tokio::test]
+async fn a_backend_that_is_named_by_a_variable_keeps_a_state_for_each_instance() {
+    let bed = Bed::take();
+    let backend = "variable \"name\" { type = string }\nterraform {\n  backend \"kubernetes\" {\n    \
+                   secret_suffix = var.name\n    namespace = \"default\"\n  }\n}\n\
+                   output \"hidden\" {\n  value = var.name\n  sensitive = true\n}\n";
+    let mut bench = bench(&bed, &format!("{backend}{THING}")).await;
+    for name in ["one", "two"] {
+        root(&mut bench).vars.insert("name".to_owned(), json!(name));
+        bench.next_run(name);
+        done(apply(&bench).await);
+    }
+    let secrets = bed.api().list("/api/v1/namespaces/default/secrets").expect("an answer");
+    let names: Vec<_> = secrets.iter().map(|secret| secret["metadata"]["name"].as_str().unwrap_or_default()).collect();
+    assert_eq!(names, ["tfstate-default-one", "tfstate-default-two"]);
+    assert!(!state(&bench).exists());
 }
 
 #[tokio::test]
