@@ -2,7 +2,8 @@
 //!
 //! Handlers are installed once, early, and never taken away. Supervisor and front both use this; what a signal means
 //! is decided by those who listen. SIGTSTP and SIGCONT keep their defaults (Ctrl+Z stops only the watching), and
-//! SIGPIPE stays ignored, as Rust has it.
+//! SIGPIPE stays ignored, as Rust has it. SIGXFSZ, which a write beyond the limit on the size of files raises, is only
+//! survived ([`survive_full_files`]): the write itself fails, and whoever wrote says so.
 //!
 //! # A burst
 //! Signals of one kind that come faster than they are read are merged by the kernel and by the handler: twenty
@@ -11,9 +12,11 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use futures_util::StreamExt;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::Origin;
 use signal_hook_tokio::SignalsInfo;
@@ -97,6 +100,16 @@ impl fmt::Debug for Signals {
 /// When the system refuses.
 pub fn install() -> io::Result<Signals> {
     Ok(Signals { stream: SignalsInfo::with_exfiltrator([SIGINT, SIGTERM, SIGHUP, SIGQUIT], WithOrigin::default())? })
+}
+
+/// Lets this process outlive a write that is larger than the limit on the size of files (`ulimit -f`) allows. A handler
+/// and not an ignored signal: exec gives what we start the default again. Call it before anything is written.
+///
+/// # Errors
+/// When the system refuses.
+pub fn survive_full_files() -> io::Result<()> {
+    // Nobody reads the flag: that the write fails says it all.
+    signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
 impl Signals {

@@ -13,10 +13,11 @@ pub use options::{
 };
 pub use salvage::Salvaged;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
-use clap::error::{ContextKind, ErrorKind};
-use clap::{CommandFactory, FromArgMatches};
+use clap::builder::{BoolishValueParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgAction, CommandFactory, FromArgMatches};
 
 use crate::failure::{Code, Failure};
 
@@ -31,16 +32,59 @@ pub enum Reading {
     Wrong(Failure, Salvaged),
 }
 
-/// Reads a command line; the first word is the program's name.
-pub fn read(words: &[OsString]) -> Reading {
-    let read = command().try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
+/// Reads a command line; the first word is the program's name. A variable that is empty counts as not set.
+pub fn read(words: &[OsString], is_empty: impl Fn(&OsStr) -> bool) -> Reading {
+    let heeding = with_each_option(command(), &|option| {
+        let is_empty = option.get_env().is_some_and(&is_empty);
+        if is_empty { option.env(None::<&'static str>) } else { option }
+    });
+    let read = heeding.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
     match read.map_err(|error| error.format(&mut command())) {
         Ok(cli) => Reading::Command(Box::new(cli)),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            Reading::Text(error.render().to_string())
+            // The whole help, with every variable.
+            let text = command().try_get_matches_from(words).err().unwrap_or(error);
+            Reading::Text(text.render().to_string())
         }
-        Err(error) => Reading::Wrong(failure(&error), Salvaged::from_words(words)),
+        Err(error) => {
+            let variable = variable_of(&error, words);
+            let failure = failure(&error);
+            let failure = match variable {
+                Some(variable) => failure.cause(format!("the value is that of the variable {variable}")),
+                None => failure,
+            };
+            Reading::Wrong(failure, Salvaged::from_words(words))
+        }
     }
+}
+
+/// The variable that a wrong value came from: that of an option which was not typed.
+fn variable_of(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    if !matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation) {
+        return None;
+    }
+    let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else { return None };
+    let option = shown.split([' ', '=', '[']).next()?.to_owned();
+    let typed = |word: &OsString| {
+        word.to_str().is_some_and(|word| word.split_once('=').map_or(word, |(name, _)| name) == option)
+    };
+    if words.iter().take_while(|word| *word != "--").any(typed) {
+        return None;
+    }
+    // An option has the same variable with every command.
+    let name = option.strip_prefix("--")?;
+    variable_in(&command(), name)
+}
+
+fn variable_in(command: &clap::Command, name: &str) -> Option<String> {
+    let own = command.get_arguments().find(|option| option.get_long() == Some(name)).and_then(clap::Arg::get_env);
+    let own = own.map(|variable| variable.to_string_lossy().into_owned());
+    own.or_else(|| command.get_subcommands().find_map(|command| variable_in(command, name)))
+}
+
+/// Whether a variable's value switches a flag on.
+pub fn is_yes(value: &str) -> bool {
+    BoolishValueParser::new().parse_ref(&command(), None, OsStr::new(value)).unwrap_or(false)
 }
 
 /// clap's own words without its layout: the first line is the sentence, its tips are the hints.
@@ -95,13 +139,23 @@ const OF_ONE_VERB: [(&str, &str, &str); 8] = [
 
 /// The whole command tree.
 pub fn command() -> clap::Command {
-    Cli::command().mut_subcommands(|verb| {
+    let command = with_each_option(Cli::command(), &|option| {
+        let is_flag = matches!(option.get_action(), ArgAction::SetTrue) && option.get_env().is_some();
+        // For what its variable may hold.
+        if is_flag { option.value_parser(BoolishValueParser::new()) } else { option }
+    });
+    command.mut_subcommands(|verb| {
         let name = verb.get_name().to_owned();
         verb.mut_args(|option| {
             let own = OF_ONE_VERB.iter().find(|(verb, id, _)| *verb == name && option.get_id() == *id);
             own.map(|(.., help)| *help).map_or(option.clone(), |help| option.help(help))
         })
     })
+}
+
+/// The command and its subcommands with every option changed.
+fn with_each_option(command: clap::Command, change: &impl Fn(clap::Arg) -> clap::Arg) -> clap::Command {
+    command.mut_args(change).mut_subcommands(|command| with_each_option(command, change))
 }
 
 #[cfg(test)]
@@ -122,7 +176,9 @@ mod tests {
         for (verb, says, not) in
             [("install", "clusters/CONTEXT", "INSTANCE"), ("bootstrap", "instances/INSTANCE", "CONTEXT]")]
         {
-            let Reading::Text(text) = read(&words(&format!("dcctl {verb} --help"))) else { panic!("no help") };
+            let Reading::Text(text) = read(&words(&format!("dcctl {verb} --help")), |_| false) else {
+                panic!("no help")
+            };
             let help = text.split_once("--state-dir").expect("it is an option").1;
             let help = &help[..help.find("--tofu").expect("it comes after")];
             assert!(help.contains(says) && !help.contains(not), "{help}");
@@ -132,7 +188,7 @@ mod tests {
     #[test]
     fn a_missing_command_points_to_the_help_that_lists_it() {
         for (line, help) in [("dcctl", "`dcctl help`"), ("dcctl lock", "`dcctl lock --help`")] {
-            let Reading::Wrong(failure, _) = read(&words(line)) else { panic!("a command is missing") };
+            let Reading::Wrong(failure, _) = read(&words(line), |_| false) else { panic!("a command is missing") };
             assert!(matches!(failure.hints.as_slice(), [only] if only.starts_with(help)), "{failure:?}");
         }
     }
@@ -140,7 +196,7 @@ mod tests {
     #[test]
     fn an_unknown_flag_is_named_and_what_could_be_read_is_kept() {
         let Reading::Wrong(failure, salvaged) =
-            read(&words("dcctl bootstrap prod --bundel x --output jsonl --junit report.xml"))
+            read(&words("dcctl bootstrap prod --bundel x --output jsonl --junit report.xml"), |_| false)
         else {
             panic!("a wrong flag was accepted");
         };

@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use crate::cli::{ApplyOptions, BootstrapArgs, InstallArgs, ReportOptions, SubstrateOptions, TargetOptions};
 use crate::cluster::{Kubeconfig, Proxies, Sources, kubeconfig};
+use crate::commands::apply::reports::Reads;
 use crate::commands::attempt::{self, Asked as _, Begun};
 use crate::commands::{Desk, substrate, terminal};
-use crate::config::{Bundle, Given, Inputs, Job};
+use crate::config::{BUNDLE, Bundle, Given, Inputs, Job};
 use crate::failure::{Code, Failure};
 use crate::front::Showing;
 use crate::pipeline::{Plan, Verb};
 use crate::run::{ForBundle, Mode, OnCluster, Purpose, Spec};
 
 pub(crate) mod files;
+pub(crate) mod reports;
 
 /// `dcctl install`.
 pub(crate) fn install(desk: &Desk, args: InstallArgs) -> u8 {
@@ -63,6 +65,14 @@ impl attempt::Asked for Asked {
         terminal::showing(desk, self.options.report.output, self.options.report.color)
     }
 
+    fn reads(&self, desk: &Desk) -> Reads {
+        let options = &self.options;
+        let of_options = options.values.iter().chain(&options.var_files).cloned();
+        let mut files = kubeconfigs(desk, &options.target);
+        files.extend(of_options.chain([options.bundle.join(BUNDLE)]));
+        Reads { files, bundle: Some(options.bundle.clone()), lock_dir: None }
+    }
+
     fn gather(&self, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failure> {
         gather(self, begun, run_dir)
     }
@@ -72,11 +82,10 @@ impl attempt::Asked for Asked {
 fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failure> {
     let (options, desk, run) = (&asked.options, &begun.desk, &begun.run);
     let environment = &desk.environment;
-    let events_file = files::report_path("--events-file", options.report.events_file.as_deref())?;
-    let junit = files::report_path("--junit", options.report.junit.as_deref())?;
+    let reports = reports::find(&options.report, &run_dir, &attempt::Asked::reads(asked, desk))?;
     let values = files::values(&options.values)?;
     substrate::only_kubernetes(asked.verb.word(), &options.substrate)?;
-    let written = Bundle::open(&options.bundle, &run_dir.join("bundle"))?;
+    let written = Bundle::open(&options.bundle, &run_dir.join(files::UNPACKED))?;
     let kubeconfig = find_kubeconfig(desk, &options.target)?;
     let kubeconfig_path = run_dir.join(files::KUBECONFIG);
     let given = Given::gather(&options.vars, &options.var_files, environment)?;
@@ -88,6 +97,9 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
         given,
     };
     let bundle = written.resolve(&inputs)?;
+    if asked.verb == Verb::Install {
+        crate::step::check_manifests(&bundle)?;
+    }
     let job = Job::detect(environment, std::process::id());
     let state_dir =
         files::state_dir(options.state_dir.as_deref(), asked.instance.as_deref(), kubeconfig.context(), environment)?;
@@ -114,8 +126,8 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
         environment: tools.kept,
         dropped: tools.dropped,
         path: environment.text("PATH").unwrap_or_default().to_owned(),
-        events_file,
-        junit,
+        events_file: reports.events,
+        junit: reports.junit,
         wait: attempt::wait(&options.busy),
         on_busy: attempt::on_busy(&options.busy, asked.verb),
         stop_after: options.stop_after,
@@ -145,6 +157,14 @@ fn for_bundle(
         tofu: options.tofu.clone(),
         helm: options.helm.clone(),
     }
+}
+
+/// The files that a kubeconfig may be read from.
+pub(crate) fn kubeconfigs(desk: &Desk, target: &TargetOptions) -> Vec<PathBuf> {
+    let listed = desk.environment.raw("KUBECONFIG").into_iter().flat_map(std::env::split_paths);
+    let preset = desk.environment.home().map(|home| home.join(".kube/config"));
+    let files = target.kubeconfig.iter().cloned().chain(listed).chain(preset);
+    files.filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
 /// The cluster of a run, with a kubeconfig of the run's own.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::cli::{self, BusyOptions, ReportOptions, SubstrateOptions, TargetOptions};
 use crate::clock::Instant;
 use crate::commands::apply::files;
+use crate::commands::apply::reports::{self, Reads};
 use crate::commands::{Desk, complain, runtime, terminal};
 use crate::failure::{Code, Failure};
 use crate::front::{self, Broken, Refusal, Showing, Surroundings};
@@ -42,6 +43,9 @@ pub(crate) trait Asked: Send + Sync + 'static {
 
     /// Whether to act.
     fn mode(&self) -> Mode;
+
+    /// What the run reads, as far as the options say.
+    fn reads(&self, desk: &Desk) -> Reads;
 
     /// How the run is shown.
     fn showing(&self, desk: &Desk) -> Showing;
@@ -144,7 +148,8 @@ impl<A: Asked> Attempt<A> {
     }
 
     fn refused(&self, failure: Failure) -> u8 {
-        let (asked, report) = (&self.asked, self.asked.report());
+        let asked = &self.asked;
+        let reports = reports::writable(asked.report(), &asked.reads(&self.begun.desk));
         let refusal = Refusal {
             failure,
             run: self.begun.run.clone(),
@@ -155,8 +160,8 @@ impl<A: Asked> Attempt<A> {
             kube_context: asked.target().kube_context.clone(),
             lock_dir: asked.substrate().lock_dir.as_ref().map(|folder| folder.display().to_string()),
             mode: asked.mode(),
-            events_file: reportable("--events-file", report.events_file.as_deref()),
-            junit: reportable("--junit", report.junit.as_deref()),
+            events_file: reports.events,
+            junit: reports.junit,
             redactor: Redactor::default(),
         };
         front::refuse(&refusal, self.showing())
@@ -177,11 +182,6 @@ pub(crate) fn on_busy(options: &BusyOptions, verb: Verb) -> OnBusy {
         cli::OnBusy::Refuse => OnBusy::Refuse,
         cli::OnBusy::Warn => OnBusy::Warn,
     })
-}
-
-/// A report's path, if a refusal may be written there.
-pub(crate) fn reportable(option: &str, given: Option<&Path>) -> Option<PathBuf> {
-    files::report_path(option, given).ok().flatten()
 }
 
 async fn start(desk: &Desk, spec: Spec, signals: Signals, showing: Showing) -> Result<u8, Broken> {

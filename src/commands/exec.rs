@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::{ExecArgs, ReportOptions, SubstrateOptions, TargetOptions};
 use crate::cluster::Kubeconfig;
+use crate::commands::apply::reports::{self, Reads};
 use crate::commands::apply::{self, files};
 use crate::commands::attempt::{self, Begun};
 use crate::commands::substrate::{self, Meant};
@@ -63,13 +64,20 @@ impl attempt::Asked for Asked {
         terminal::showing_beside_a_command(desk, self.0.report.output, self.0.report.color)
     }
 
+    fn reads(&self, desk: &Desk) -> Reads {
+        Reads {
+            files: apply::kubeconfigs(desk, &self.0.target),
+            bundle: None,
+            lock_dir: self.0.substrate.lock_dir.clone(),
+        }
+    }
+
     /// In the order in which mistakes are best told: options, kubeconfig or lock folder. Whether the command is there is asked in the run's
     /// first step.
     fn gather(&self, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failure> {
         let (args, desk) = (&self.0, &begun.desk);
         let environment = &desk.environment;
-        let events_file = files::report_path("--events-file", args.report.events_file.as_deref())?;
-        let junit = files::report_path("--junit", args.report.junit.as_deref())?;
+        let reports = reports::find(&args.report, &run_dir, &attempt::Asked::reads(self, desk))?;
         let folder = std::env::current_dir().map_err(|error| {
             Failure::new(Code::OptionInvalid, "the folder that the command is to run in is gone").because(&error)
         })?;
@@ -93,8 +101,8 @@ impl attempt::Asked for Asked {
             environment: given.kept,
             dropped: given.dropped,
             path: environment.text("PATH").unwrap_or_default().to_owned(),
-            events_file,
-            junit,
+            events_file: reports.events,
+            junit: reports.junit,
             wait: attempt::wait(&args.busy),
             on_busy: attempt::on_busy(&args.busy, Verb::Exec),
             stop_after: args.stop_after,

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::cli::{LockStatusArgs, StatusOutput};
 use crate::commands::substrate::{self, Reached};
-use crate::commands::{Desk, complain, runtime, terminal};
+use crate::commands::{Desk, Reader, runtime, say, terminal, told};
 use crate::failure::{Code, Failure};
 use crate::lock::direct::Intent;
 use crate::lock::status::{self, Status};
@@ -21,10 +21,7 @@ pub(crate) fn status(desk: &Desk, args: &LockStatusArgs) -> u8 {
     match last {
         Ok(last) if args.exit_code => last.and_then(|status| status.blocked()).map_or(0, Code::exit),
         Ok(_) => 0,
-        Err(failure) => {
-            complain(&failure);
-            failure.code.exit()
-        }
+        Err(failure) => told(&failure),
     }
 }
 
@@ -34,8 +31,7 @@ async fn look(desk: &Desk, args: &LockStatusArgs) -> Result<Option<Status>, Fail
         let Reached { store, place, .. } = connect(desk, args).await?;
         let seen = lock::observe(&store).await?;
         let status = status::status(seen.as_ref(), &place, desk.clock.wall());
-        // A reader that is gone is nobody's failure.
-        let _ = write(&whole(&status, &place, args.output));
+        say(&whole(&status, &place, args.output))?;
         return Ok(Some(status));
     }
     let mut signals = signal::install()
@@ -92,28 +88,28 @@ impl Watching<'_> {
                 // A lock that nobody writes to may begin to look stale.
                 () = tokio::time::sleep(Timing::STANDARD.poll_clock_every()) => None,
             };
-            let written = match sight {
-                None => self.show(&place, Show::Changes),
+            let reader = match sight {
+                None => self.show(&place, Show::Changes)?,
                 Some(Sight::Lease(seen)) => {
                     self.seen = Seen::Lease(seen);
-                    self.show(&place, std::mem::replace(&mut show, Show::Renewals))
+                    self.show(&place, std::mem::replace(&mut show, Show::Renewals))?
                 }
                 Some(Sight::Blind(failure)) => {
                     show = Show::Everything;
                     let said = format!("dcctl: the lock cannot be seen just now: {}; trying again\n", failure.message);
                     let _ = terminal::stderr().write_all(said.as_bytes());
-                    Ok(())
+                    Reader::There
                 }
                 Some(Sight::Refused(failure)) => return Err(failure),
             };
-            if written.is_err() {
+            if reader == Reader::Gone {
                 return Ok(());
             }
         }
     }
 
-    fn show(&mut self, place: &Place, show: Show) -> std::io::Result<()> {
-        let Seen::Lease(seen) = &self.seen else { return Ok(()) };
+    fn show(&mut self, place: &Place, show: Show) -> Result<Reader, Failure> {
+        let Seen::Lease(seen) = &self.seen else { return Ok(Reader::There) };
         let status = status::status(seen.as_ref(), place, self.desk.clock.wall());
         let counts = match (show, self.output) {
             (Show::Everything, _) | (Show::Renewals, StatusOutput::Json) => true,
@@ -122,7 +118,7 @@ impl Watching<'_> {
             }
         };
         if !counts {
-            return Ok(());
+            return Ok(Reader::There);
         }
         let text = match self.output {
             StatusOutput::Human if self.shown.is_some() => format!("\n{}", whole(&status, place, self.output)),
@@ -130,13 +126,8 @@ impl Watching<'_> {
             StatusOutput::Json => serde_json::to_string(&status).expect("a status is plain JSON") + "\n",
         };
         self.shown = Some(status);
-        write(&text)
+        say(&text)
     }
-}
-
-fn write(text: &str) -> std::io::Result<()> {
-    let mut out = terminal::stdout();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
 fn whole(seen: &Status, place: &Place, output: StatusOutput) -> String {

@@ -22,8 +22,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::cli::{self, Cli, Command, InstancesCommand, LockCommand, Reading, Salvaged};
+use crate::cli::{self, Cli, Command, InstancesCommand, LockCommand, Reading, ReportOptions, Salvaged};
 use crate::clock::Clock;
+use crate::commands::apply::reports::Reads;
 use crate::config::Environment;
 use crate::failure::{Code, Failure};
 use crate::front::{Refusal, refuse};
@@ -42,11 +43,13 @@ pub(crate) struct Desk {
 
 /// The whole program: returns the exit status.
 pub fn main() -> u8 {
+    // Without it such a write ends the process, which is no worse than not to begin.
+    let _ = crate::signal::survive_full_files();
     let words: Vec<OsString> = std::env::args_os().collect();
     let environment = Environment::read();
     let clock = clock(&environment);
     let desk = Desk { environment, clock };
-    match cli::read(&words) {
+    match cli::read(&words, |variable| desk.environment.is_empty(variable)) {
         Reading::Command(cli) => desk.dispatch(*cli),
         Reading::Text(text) => print(&text),
         Reading::Wrong(failure, salvaged) => desk.wrong(failure, salvaged),
@@ -101,6 +104,10 @@ impl Desk {
             "exec" => terminal::showing_beside_a_command(self, output, cli::Color::Auto),
             _ => terminal::showing(self, output, cli::Color::Auto),
         };
+        // What it would have read is not known, so whatever has a content is left alone, if that is no report.
+        let everything = Reads { bundle: Some(PathBuf::from("/")), ..Reads::default() };
+        let given = ReportOptions { output, events_file, junit, run_dir: None, color: cli::Color::Auto };
+        let reports = apply::reports::writable(&given, &everything);
         let refusal = Refusal {
             failure,
             run: attempt::new_run_id(),
@@ -111,8 +118,8 @@ impl Desk {
             kube_context: None,
             lock_dir: None,
             mode: if dry_run { Mode::DryRun } else { Mode::Act },
-            events_file: attempt::reportable("--events-file", events_file.as_deref()),
-            junit: attempt::reportable("--junit", junit.as_deref()),
+            events_file: reports.events,
+            junit: reports.junit,
             redactor: Redactor::default(),
         };
         refuse(&refusal, showing)
@@ -126,17 +133,45 @@ impl Desk {
             output: salvaged.output.or_else(output),
             events_file: path(salvaged.events_file, "DCCTL_EVENTS_FILE"),
             junit: path(salvaged.junit, "DCCTL_JUNIT"),
-            dry_run: salvaged.dry_run || self.environment.text("DCCTL_DRY_RUN") == Some("true"),
+            dry_run: salvaged.dry_run || self.environment.text("DCCTL_DRY_RUN").is_some_and(cli::is_yes),
             ..salvaged
         }
     }
 }
 
-/// Prints to standard output; a reader that is gone is nobody's failure.
+/// Prints to standard output what the command is for. A reader that is gone is nobody's failure.
 pub(crate) fn print(text: &str) -> u8 {
+    say(text).map_or_else(|failure| told(&failure), |_| 0)
+}
+
+/// Whether somebody reads standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// As far as can be told.
+    There,
+    /// Not any more.
+    Gone,
+}
+
+/// Writes to standard output.
+///
+/// # Errors
+/// `report.unwritten` when it cannot be written for another reason than that nobody reads it.
+pub(crate) fn say(text: &str) -> Result<Reader, Failure> {
     let mut out = terminal::stdout();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    0
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(Reader::There),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(Failure::new(Code::ReportUnwritten, "standard output could not be written")
+            .because(&error)
+            .hint("send it to a place that has room")),
+    }
+}
+
+/// Says a failure on standard error, and gives back its exit status.
+pub(crate) fn told(failure: &Failure) -> u8 {
+    complain(failure);
+    failure.code.exit()
 }
 
 /// Says a failure on standard error.

@@ -81,6 +81,11 @@ impl Environment {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
+    /// Whether a variable is set to nothing: what CI systems make of an input that nobody gave.
+    pub fn is_empty(&self, name: &OsStr) -> bool {
+        self.variables.get(name).is_some_and(|value| value.is_empty())
+    }
+
     /// The value of a variable that is set, not empty, and text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.raw(name)?.to_str().filter(|value| !value.is_empty())

@@ -18,7 +18,7 @@ use crate::config::{archive, name, written};
 use crate::failure::{Code, Failure};
 
 /// The file that makes a folder a bundle.
-const FILE: &str = "bundle.yaml";
+pub const FILE: &str = "bundle.yaml";
 
 /// A `bundle.yaml` is a page of text; more is something else.
 const MOST_BYTES: u64 = 1 << 20;

@@ -32,7 +32,7 @@ mod tests;
 
 pub use ci::Job;
 pub use env::Environment;
-pub use load::{Inputs, Written};
+pub use load::{FILE as BUNDLE, Inputs, Written};
 pub use name::check_instance;
 pub use resolved::{Bundle, Chart, Claims, Command, Declaration, Deployment, Instance, Operator, Root};
 pub(crate) use suggest::nearest;

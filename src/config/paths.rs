@@ -23,7 +23,10 @@ pub(crate) fn inside(root: &Path, written: &str, want: Want) -> Result<PathBuf, 
     if relative.is_absolute() {
         return Err(format!("`{written}` is absolute, and paths are relative to the bundle"));
     }
-    if written.contains('\0') || climbs(relative) {
+    if written.contains('\0') {
+        return Err(format!("`{}` has a NUL character, and no path has one", written.escape_debug()));
+    }
+    if climbs(relative) {
         return Err(format!("`{written}` leaves the bundle"));
     }
     let path = match fs::canonicalize(root.join(relative)) {

@@ -70,6 +70,31 @@ fn read_from(file: &File, from: u64) -> io::Result<Vec<u8>> {
     }
 }
 
+/// Appends to the journal the last lines of a run, the first of which may be in it in part. Gives back how many events
+/// before them are missing. The journal is open for reading and appending.
+///
+/// # Errors
+/// When it still does not take them. Then it ends with a whole line all the same.
+pub(crate) fn complete(mut journal: &File, lines: &str) -> io::Result<u64> {
+    let length = journal.metadata()?.len();
+    // Its last whole line, and a torn one after that.
+    let end = read_from(journal, length.saturating_sub(2 * (event::LONGEST_LINE as u64 + 1)))?;
+    let whole = end.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let torn = &end[whole..];
+    journal.set_len(length - torn.len() as u64)?;
+    if let Err(error) = journal.write_all(lines.as_bytes()) {
+        let written = journal.metadata()?.len();
+        let last = read_from(journal, written.saturating_sub(event::LONGEST_LINE as u64 + 1))?;
+        let torn = last.len() - last.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        journal.set_len(written - torn as u64)?;
+        return Err(error);
+    }
+    let seq = |line: &str| Seen::read(line).ok().map(|seen| seen.seq);
+    let before = String::from_utf8_lossy(&end[..whole]);
+    let next = before.lines().next_back().and_then(seq).map_or(0, |seq| seq + 1);
+    Ok(lines.lines().next().and_then(seq).map_or(0, |first| first.saturating_sub(next)))
+}
+
 /// What a journal without a verdict tells.
 #[derive(Debug)]
 struct Remains {

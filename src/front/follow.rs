@@ -21,6 +21,16 @@ pub(crate) struct Follower {
     at: u64,
     watch: Option<OwnedFd>,
     unread: Vec<u8>,
+    cut: Cut,
+}
+
+/// Whether somebody else took away what was in a file that only grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// Nobody did.
+    No,
+    /// It became shorter.
+    Yes,
 }
 
 impl Follower {
@@ -30,7 +40,7 @@ impl Follower {
         let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
             .and_then(|watch| inotify::add_watch(&watch, path, WatchFlags::MODIFY).map(|_| watch))
             .ok();
-        Follower { file, at: 0, watch, unread: Vec::new() }
+        Follower { file, at: 0, watch, unread: Vec::new(), cut: Cut::No }
     }
 
     /// Wakes [`Follower::wait`] when one of these grows, too.
@@ -46,7 +56,13 @@ impl Follower {
     /// The whole lines that are there now, each with its line feed. A torn last line waits for its rest.
     pub(crate) fn lines(&mut self) -> io::Result<Vec<String>> {
         let mut block = vec![0; BLOCK];
-        let count = self.file.read_at(&mut block, self.at)?;
+        let mut count = self.file.read_at(&mut block, self.at)?;
+        if count == 0 && self.file.metadata()?.len() < self.at {
+            // What comes next is written from the new end on, so that is where the reading goes on.
+            (self.at, self.cut) = (0, Cut::Yes);
+            self.unread.clear();
+            count = self.file.read_at(&mut block, 0)?;
+        }
         self.at += count as u64;
         self.unread.extend_from_slice(&block[..count]);
         let Some(end) = self.unread.iter().rposition(|byte| *byte == b'\n') else { return Ok(Vec::new()) };
@@ -54,6 +70,11 @@ impl Follower {
         let whole = std::mem::replace(&mut self.unread, rest);
         let text = String::from_utf8_lossy(&whole);
         Ok(text.split_inclusive('\n').map(str::to_owned).collect())
+    }
+
+    /// Whether the file was cut short since this was asked the last time.
+    pub(crate) fn cut(&mut self) -> Cut {
+        std::mem::replace(&mut self.cut, Cut::No)
     }
 
     /// All whole lines that are there, of a file that does not grow any more. A torn last line is forgotten: whoever
@@ -105,5 +126,20 @@ mod tests {
         writer.write_all(b"o\n").expect("room");
         follower.wait(Duration::from_secs(10));
         assert_eq!(follower.lines().expect("readable"), ["two\n"]);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_short_is_read_from_its_new_beginning() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("events.jsonl");
+        let mut writer = File::options().create(true).append(true).open(&path).expect("a file");
+        let mut follower = Follower::of(File::open(&path).expect("it is there"), &path);
+        writer.write_all(b"one\ntwo\nth").expect("room");
+        assert_eq!(follower.lines().expect("readable"), ["one\n", "two\n"]);
+        writer.set_len(0).expect("it is ours");
+        writer.write_all(b"four\n").expect("room");
+        assert_eq!(follower.cut(), Cut::No);
+        assert_eq!(follower.lines().expect("readable"), ["four\n"]);
+        assert_eq!((follower.cut(), follower.cut()), (Cut::Yes, Cut::No));
     }
 }

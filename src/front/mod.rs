@@ -159,6 +159,7 @@ fn begin(
         answered,
         typed: None,
         said_silent: false,
+        rest: None,
     };
     Ok((front, shown, Supervisor { pid, ended }))
 }
@@ -198,6 +199,8 @@ struct Front {
     answered: Instant,
     typed: Option<Instant>,
     said_silent: bool,
+    /// What the supervisor could not write into the journal.
+    rest: Option<String>,
 }
 
 /// What the supervisor said, beside what is in the journal.
@@ -218,7 +221,20 @@ impl Front {
         self.see_it_through(supervisor.ended).await;
         let verdict = self.verdict(supervisor.pid, &shown);
         shown.drain(STALLED).await;
+        self.complete_journal();
         verdict
+    }
+
+    /// What the journal's disk did not take may find room now: the outputs of the run's command are gone.
+    fn complete_journal(&mut self) {
+        let Some(lines) = self.rest.take() else { return };
+        let why = match aftermath::complete(&self.journal, &lines) {
+            Ok(0) => return,
+            Ok(missing) => format!("{missing} events are missing in it"),
+            Err(error) => format!("its last lines are missing ({error})"),
+        };
+        let path = self.spec.journal();
+        self.complain(&format!("the journal {} is not complete: {why}", path.display()));
     }
 
     async fn hand_over(&mut self) {
@@ -339,6 +355,7 @@ impl Front {
             if lines.is_none() {
                 self.complain(&format!("the run ended with exit code {exit_code}; its last line could not be had"));
             }
+            self.rest.clone_from(&lines);
             shown.end_with(lines.unwrap_or_default());
         }
         Ok(exit_code)

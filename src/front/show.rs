@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::event::{Event, Seen};
-use crate::front::follow::Follower;
+use crate::front::follow::{Cut, Follower};
 use crate::front::relay::{Relay, Streams};
 use crate::pipeline::Action;
 use crate::report::human::{Human, Options, Screen};
@@ -85,6 +85,8 @@ pub(crate) fn start(mut follower: Follower, showing: Showing, relay: Option<Rela
     let body = move || {
         let mut screen = Screening { relay, shown: counter, ..Screening::new(showing) };
         follow(&mut follower, &mut screen, &ended_with);
+        // The command's outputs were removed; only our descriptors keep their room on the disk from the journal.
+        drop(screen);
         let _ = finished.send(());
     };
     // Without the thread nothing is shown, and the run goes on all the same; `done` is closed and nobody waits.
@@ -111,6 +113,9 @@ fn follow(follower: &mut Follower, screen: &mut Screening, rest: &mpsc::Receiver
         // Asked before the file is read: what was written before the end was said is read before the rest is shown.
         let ended_with = rest.try_recv().ok();
         let Ok(mut lines) = follower.lines() else { return };
+        if follower.cut() == Cut::Yes {
+            screen.complain("the journal of this run was cut short by somebody else; what was in it is gone");
+        }
         let ended = match ended_with {
             Some(rest) => {
                 lines.extend(follower.rest());
@@ -237,7 +242,11 @@ impl Screening {
     fn note(&mut self, shown: io::Result<()>) {
         if let Err(error) = shown {
             self.gone = true;
-            let _ = writeln!(self.complaints, "dcctl: standard output is gone ({error}); the run goes on");
+            self.complain(&format!("standard output is gone ({error}); the run goes on"));
         }
+    }
+
+    fn complain(&mut self, sentence: &str) {
+        let _ = writeln!(self.complaints, "dcctl: {sentence}");
     }
 }

@@ -73,6 +73,11 @@ impl Chronicle {
         self.journal.settle_reports(limit).await
     }
 
+    /// See [`Journal::was_full`].
+    pub fn was_full(&self) -> bool {
+        self.journal.was_full()
+    }
+
     /// See [`Journal::written`].
     pub fn written(&self, limit: Duration) -> impl Future<Output = ()> + use<> {
         self.journal.written(limit)

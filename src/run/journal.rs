@@ -12,7 +12,7 @@ use std::future::Future;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -93,6 +93,8 @@ struct Waiting {
     pieces: AtomicUsize,
     /// Bytes of lines that the disk did not take.
     bytes: AtomicUsize,
+    /// Whether it had no room at some time.
+    was_full: AtomicBool,
 }
 
 impl Waiting {
@@ -216,6 +218,11 @@ impl Journal {
     fn told(&self, step: Option<&str>, event: Event) -> Told {
         let elapsed = self.clock.now().since(self.began);
         Told { seq: self.seq, time: self.clock.wall(), elapsed, step: step.map(str::to_owned), event }
+    }
+
+    /// Whether the disk had no room for a line that was written.
+    pub fn was_full(&self) -> bool {
+        self.waiting.was_full.load(Ordering::Relaxed)
     }
 
     /// Since when the run is at work.
@@ -366,8 +373,13 @@ impl<P: Paper> Desk<P> {
             match self.paper.write(&self.unwritten[self.written..]) {
                 Ok(written) => self.written += written,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if is_out_of_room(&error) && self.drop_ballast() => {}
-                Err(_) => break,
+                Err(error) => {
+                    let full = is_out_of_room(&error);
+                    self.waiting.was_full.fetch_or(full, Ordering::Relaxed);
+                    if !full || !self.drop_ballast() {
+                        break;
+                    }
+                }
             }
         }
         let whole = self.unwritten[..self.written].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);

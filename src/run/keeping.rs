@@ -33,6 +33,8 @@ pub(crate) struct End {
     pub(crate) lock: LockEnd,
     /// Who holds it, when that is known and not nobody.
     pub(crate) holder: Option<String>,
+    /// Why it could not be given back, or why that cannot be told.
+    pub(crate) why: Option<Failure>,
     /// The step that the next fence is for.
     pub(crate) next_step: Option<String>,
     /// When the last claim or renewal was sent that is known to have come through.
@@ -41,7 +43,7 @@ pub(crate) struct End {
 
 impl Default for End {
     fn default() -> End {
-        End { lock: LockEnd::NeverTaken, holder: None, next_step: None, renewed_at: None }
+        End { lock: LockEnd::NeverTaken, holder: None, why: None, next_step: None, renewed_at: None }
     }
 }
 
@@ -72,6 +74,9 @@ impl End {
     pub(crate) fn take_release(&mut self, released: &Released, ours: &HolderId) {
         let last_seen = |lost: &Lost| holder_after(lost, ours);
         let ours = Some(ours.to_string());
+        if let Released::Left(why) | Released::Unknown { why, .. } = released {
+            self.why = Some(why.clone());
+        }
         (self.lock, self.holder) = match released {
             // A run without the lock had nothing to give back, but for a claim that landed late.
             Released::NeverTaken | Released::Deleted | Released::AlreadyGone if self.lock == LockEnd::NotHeld => return,

@@ -38,7 +38,7 @@ pub use link::{Answer, Asked, Ear, Finished, Link, Mouth, Word};
 pub use mishap::caught;
 pub use reports::{GoingOn, Matter, Paths, Report, Reports, Roll, Unwritten};
 pub use spec::{ForBundle, ForCommand, JOURNAL, Mode, OnBusy, OnCluster, Purpose, Spec, Substrate, Wait};
-pub use start::{Started, start};
+pub use start::{LOG, Started, start};
 pub use supervise::{supervise, unwritable};
 pub use tally::Tally;
 pub use tidy::{alive, tidy, untidied};

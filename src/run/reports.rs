@@ -347,7 +347,12 @@ impl Desk {
 fn open(path: &Path, going_on: GoingOn) -> std::io::Result<File> {
     let mut options = File::options();
     match going_on {
-        GoingOn::No => options.write(true).create(true).truncate(true),
+        GoingOn::No => {
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+            options.write(true).create(true).truncate(true)
+        }
         GoingOn::Yes => options.append(true).create(true),
     };
     options.open(path)

@@ -11,6 +11,9 @@ use crate::failure::{Code, Failure};
 use crate::process::{self, Launch};
 use crate::run::Spec;
 
+/// The file in the run directory that gets what the supervisor says of itself.
+pub const LOG: &str = "supervisor.log";
+
 /// How often a supervisor that cannot be watched is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -44,7 +47,7 @@ pub fn start(
         args: vec![OsString::from(SUBCOMMAND)],
         env: process::scrub(environment),
         run_dir: spec.run_dir.clone(),
-        log: spec.run_dir.join("supervisor.log"),
+        log: spec.run_dir.join(LOG),
         pipe: reader,
     };
     let detached = process::spawn(launch)?;

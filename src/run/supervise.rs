@@ -161,12 +161,23 @@ impl Supervisor {
 /// The last events, and how it ended.
 async fn close(mut engine: Engine, spec: &Spec) -> Finished {
     for left in crate::run::tidy::tidy(spec) {
-        engine.told.tell(None, Event::NoteMade(event::NoteMade { text: left }));
+        engine.told.note(left);
+    }
+    // Nothing of the run asks the API server any more.
+    for (pid, name) in process::end_plugins().await {
+        engine.told.note(format!(
+            "process {pid} ({name}), a credential plugin of the kubeconfig, was still there and was ended"
+        ));
     }
     let lock = engine.work.end().lock;
     let ending = engine.ending();
     let unfinished: BTreeSet<String> = engine.told.unfinished().into_iter().chain(ending.unfinished.clone()).collect();
     let mut unwritten = engine.told.settle_reports(REPORTS).await;
+    engine.told.written(REPORTS).await;
+    if engine.told.was_full() {
+        let text = "the run directory was out of room for a time: what a tool printed then may be missing";
+        engine.told.note(text.to_owned());
+    }
     let mut failure = None;
     // A report that takes all but the verdict itself changes the verdict. Each is told of once, so this ends.
     loop {
@@ -175,7 +186,7 @@ async fn close(mut engine: Engine, spec: &Spec) -> Finished {
         }
         failure = failure.or_else(|| unwritten.first().map(Unwritten::failure));
         let reports = if failure.is_none() { exec::Reports::Written } else { exec::Reports::Missing };
-        let verdict = verdict::decide(&ending, lock, failure.clone());
+        let verdict = verdict::decide(&ending, lock, failure.clone()).explained(engine.work.end().why.as_ref());
         let finished = run_finished(&engine, spec, verdict, reports, &unfinished);
         let exit_code = finished.exit_code;
         match engine.told.offer_last(Event::RunFinished(finished), REPORTS).await {
@@ -235,8 +246,14 @@ fn next(spec: &Spec, verdict: &Verdict, work: &Work, told: &Chronicle) -> Vec<St
     let place = spec.place();
     let (look, reclaim) = (place.status_command(), place.reclaim_command());
     let end = work.end();
-    match end.lock {
-        LockEnd::Left | LockEnd::Unknown => next.push(match end.looks_stale_from(told) {
+    match (end.lock, &end.why) {
+        // What keeps the Lease is known, and reclaiming it would not help.
+        (LockEnd::Left, Some(why)) if !why.hints.is_empty() => {
+            let more = why.hints.iter().filter(|hint| !next.contains(hint)).cloned().collect::<Vec<_>>();
+            next.extend(more);
+            next.push(format!("look at the lock: {look}"));
+        }
+        (LockEnd::Left | LockEnd::Unknown, _) => next.push(match end.looks_stale_from(told) {
             Some(time) => {
                 let time = rfc3339(time);
                 format!("look at the lock: {look}; where it is left it looks stale from {time} on: {reclaim}")
@@ -244,13 +261,13 @@ fn next(spec: &Spec, verdict: &Verdict, work: &Work, told: &Chronicle) -> Vec<St
             None => format!("look at the lock: {look}"),
         }),
         // Nobody else was seen in it: it may still bear our name, and then nobody gives it back but a person.
-        LockEnd::Lost if end.holder.as_ref().is_some_and(|holder| *holder == work.holder()) => {
+        (LockEnd::Lost, _) if end.holder.as_ref().is_some_and(|holder| *holder == work.holder()) => {
             next.push(format!(
                 "the Lease still named this run when it was last seen: {look}; if it still does, and nothing of this run \
                  lives any more, {reclaim}"
             ));
         }
-        LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => {}
+        (LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost, _) => {}
     }
     next
 }

@@ -23,6 +23,21 @@ impl Verdict {
         self.failure.as_ref().map_or(0, |failure| failure.code.exit())
     }
 
+    /// With why the lock could not be given back. Where the Lease is kept by something that reclaiming it would not help, what
+    /// helps takes the place of the table's advice.
+    #[must_use]
+    pub fn explained(self, why: Option<&Failure>) -> Verdict {
+        let explain = |failure: Failure| match why {
+            Some(why) if failure.code == Code::StoppedForced => {
+                let failure = failure.cause(why.message.clone());
+                let hints = if failure.hints.is_empty() { why.hints.clone() } else { Vec::new() };
+                hints.into_iter().fold(failure, Failure::hint)
+            }
+            Some(_) | None => failure,
+        };
+        Verdict { failure: self.failure.map(explain), ..self }
+    }
+
     /// A run that was refused before it began.
     pub fn refused(failure: Failure) -> Verdict {
         Verdict { outcome: outcome_of(failure.code), failure: Some(failure) }
@@ -168,6 +183,19 @@ mod tests {
         for (ending, lock, report, exit) in rows {
             assert_eq!(decide(&ending, lock, report).exit(), exit, "{ending:?} {lock:?}");
         }
+    }
+
+    #[test]
+    fn what_keeps_the_lock_is_a_cause_and_its_hint_comes_instead_of_the_table_s() {
+        let kept = Failure::new(Code::StoppedForced, "finalizers keep it").hint("take them off");
+        let explained = |ending, lock| decide(&ending, lock, None).explained(Some(&kept)).failure.expect("a failure");
+        let left = explained(ending(), LockEnd::Left);
+        assert_eq!((left.causes, left.hints), (vec![kept.message.clone()], kept.hints.clone()));
+        let broke = Failure::new(Code::ChartFailed, "helm failed");
+        assert_eq!(explained(Ending { failure: Some(broke.clone()), ..ending() }, LockEnd::Left), broke);
+        let silent = Failure::new(Code::ClusterUnreachable, "no answer");
+        let left = decide(&ending(), LockEnd::Unknown, None).explained(Some(&silent)).failure.expect("a failure");
+        assert!(left.hints.is_empty() && left.causes == ["no answer"], "{left:?}");
     }
 
     #[test]

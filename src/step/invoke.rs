@@ -15,7 +15,7 @@ use crate::step::{Means, Mode, Severity, Update};
 pub const PRIVATE: &str = "private";
 
 /// The folder of the run directory for the raw output of tools.
-pub(crate) const OUTPUT: &str = "output";
+pub const OUTPUT: &str = "output";
 
 /// The folder of the run directory for the records of tools: which process each was, and whether its end was seen.
 pub const RECORDS: &str = "tools";

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use crate::cluster::apply::{Applied, Change, Manner};
 use crate::cluster::document::{self, Document};
+use crate::cluster::instances::SHARED_NAMESPACE;
 use crate::cluster::{Conflicts, Store, apply};
-use crate::config::{Deployment, Operator};
+use crate::config::{Bundle, Deployment, Operator};
 use crate::failure::{Code, Failure};
 use crate::step::halt::{Or, drive, stopped, unless_stopped};
 use crate::step::readiness::{Target, until_ready};
@@ -26,20 +27,49 @@ pub async fn install_operator(kit: &Kit) -> Outcome {
     drive(kit, install(kit)).await
 }
 
-/// Reads an operator's manifests and checks all that can be checked without the API server.
+/// Checks all that can be checked of a bundle's manifests without the API server. Called before the lock is claimed, it
+/// says early what is wrong.
 ///
-/// Fails with `config.bundle`. Calling it before the lock is claimed says early what is wrong.
-pub fn read_manifests(kit: &Kit, operator: &Operator) -> Result<Vec<Document>, Failure> {
-    let mut documents = document::in_order(document::read(&kit.bundle.root, &operator.manifests)?);
+/// # Errors
+/// `config.bundle`, with file and line.
+pub fn check_manifests(bundle: &Bundle) -> Result<(), Failure> {
+    bundle.operator.as_ref().map_or(Ok(()), |operator| read_manifests(bundle, operator).map(drop))
+}
+
+/// Reads an operator's manifests, in the order in which they are applied.
+fn read_manifests(bundle: &Bundle, operator: &Operator) -> Result<Vec<Document>, Failure> {
+    let mut documents = document::in_order(document::read(&bundle.root, &operator.manifests)?);
+    documents.iter().try_for_each(is_not_ours)?;
     if let Some(deployment) = &operator.deployment {
-        stamp(&mut documents, deployment, &kit.bundle.version)?;
+        stamp(&mut documents, deployment, &bundle.version)?;
     }
     Ok(documents)
 }
 
+/// What dcctl itself keeps on a cluster: group, kind, namespace, name, and what it is for.
+const OURS: [(&str, &str, &str, &str, &str); 2] = [
+    ("coordination.k8s.io", "Lease", "dc-k8s-system", "dcctl", "the lock of the cluster"),
+    ("", "ConfigMap", SHARED_NAMESPACE, crate::cluster::record::NAME, "the install record"),
+];
+
+/// Refuses a manifest of what dcctl itself keeps: applying it would take the run's own lock away. One without a namespace
+/// may mean it, too.
+fn is_not_ours(document: &Document) -> Result<(), Failure> {
+    let is_it = |(group, kind, namespace, name, _): &&(&str, &str, &str, &str, &str)| {
+        let place = document.namespace.as_deref();
+        (document.group(), document.kind.as_str(), document.name.as_str()) == (*group, *kind, *name)
+            && place.is_none_or(|place| place == *namespace)
+    };
+    let Some((.., for_what)) = OURS.iter().find(is_it) else { return Ok(()) };
+    let (place, title) = (&document.place, document.title());
+    let failure =
+        Failure::new(Code::BundleInvalid, format!("{place}: {title} is {for_what}, which dcctl itself writes"));
+    Err(failure.hint("take it out of the bundle"))
+}
+
 async fn install(kit: &Kit) -> Result<Outcome, Failure> {
     let operator = kit.bundle.operator.as_ref();
-    let documents = operator.map_or(Ok(Vec::new()), |operator| read_manifests(kit, operator))?;
+    let documents = operator.map_or(Ok(Vec::new()), |operator| read_manifests(&kit.bundle, operator))?;
     record::begin_install(kit).await?;
     let Some(operator) = operator else {
         return Ok(Outcome::Nothing("the bundle has no operator".to_owned()));

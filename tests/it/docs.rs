@@ -87,7 +87,10 @@ fn command_line() -> String {
     let mut page = String::from(
         "# The command line\n\n\
          <!-- Generated from src/cli. Change it there and run `make docs`. -->\n\n\
-         An option that has a variable may be given by it instead; what is typed wins.\n",
+         An option that has a variable may be given by it instead; what is typed wins. An empty variable counts as not set. \
+         The variable of a flag is `1`, `yes` or `true`, or `0`, `no` or `false`.\n\n\
+         The folders of `--events-file` and `--junit` are made when they are missing. Neither may be the other, a file that \
+         the run keeps in its own directory, or a file that it reads (3, `config.option`).\n",
     );
     describe(&dcctl::cli::command(), "", &mut page);
     page

@@ -9,10 +9,18 @@ use jiff::Timestamp;
 use crate::commands::apply::absolute;
 use crate::config::Environment;
 use crate::failure::{Code, Failure};
-use crate::run::{BALLAST, JOURNAL, make_ballast};
+use crate::run::{BALLAST, JOURNAL, LOG, make_ballast};
+use crate::step;
 
 /// The run's own kubeconfig in its folder.
 pub(crate) const KUBECONFIG: &str = "kubeconfig";
+
+/// Where a `.tar.gz` is unpacked.
+pub(crate) const UNPACKED: &str = "bundle";
+
+/// The names of everything that a run makes in its folder.
+pub(super) const OWN: [&str; 8] =
+    [JOURNAL, KUBECONFIG, BALLAST, UNPACKED, LOG, step::OUTPUT, step::PRIVATE, step::RECORDS];
 
 /// The run's folder. It is removed again when the command never became a run.
 #[derive(Debug)]
@@ -74,7 +82,11 @@ impl RunFolder {
 impl Drop for RunFolder {
     fn drop(&mut self) {
         if self.ours && !self.kept {
-            let _ = fs::remove_dir_all(&self.path);
+            for own in OWN.map(|name| self.path.join(name)) {
+                let _ = if own.is_dir() { fs::remove_dir_all(&own) } else { fs::remove_file(&own) };
+            }
+            // What else is in it is a report, which tells why there was no run.
+            let _ = fs::remove_dir(&self.path);
         }
     }
 }
@@ -121,7 +133,7 @@ pub(crate) fn report_path(option: &str, given: Option<&Path>) -> Result<Option<P
 
 /// Where a path leads, link after link: the last place is that of the file itself. What a descriptor refers to may be a
 /// file like any other, so each place on the way counts.
-fn hops(path: &Path) -> Vec<PathBuf> {
+pub(super) fn hops(path: &Path) -> Vec<PathBuf> {
     const MOST: usize = 40;
     let mut hops = Vec::new();
     let mut at = path.to_owned();
@@ -146,7 +158,8 @@ fn followed(folder: &Path) -> PathBuf {
     }
 }
 
-fn without_dots(path: &Path) -> PathBuf {
+/// A path without `..`, read as if no part of it were a link.
+pub(super) fn without_dots(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
         match component {

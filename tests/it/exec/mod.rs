@@ -5,6 +5,7 @@ mod input;
 mod lease;
 mod nested;
 mod output;
+mod room;
 mod stop;
 
 use std::fs::{self, File};

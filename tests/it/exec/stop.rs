@@ -146,3 +146,29 @@ fn a_killed_supervisor_is_said_with_the_command_that_may_still_run() {
     assert!(verdict["next"].to_string().contains("look at what `sh` had done"), "{verdict}");
     rig.mark("go");
 }
+
+#[test]
+fn a_credential_plugin_that_hangs_is_ended_with_the_run_and_named() {
+    let rig = Rig::new();
+    let text = std::fs::read_to_string(rig.bed.kubeconfig("admin")).expect("it is the bed's file");
+    let mut kubeconfig: Value = serde_saphyr::from_str(&text).expect("it is YAML");
+    let script = "sleep 1000 & echo $! > @/child; echo $$ > @/plugin; : > @/up; wait"
+        .replace('@', &rig.bed.scratch().display().to_string());
+    kubeconfig["users"][0]["user"] = json!({ "exec": { "apiVersion": "client.authentication.k8s.io/v1",
+        "interactiveMode": "IfAvailable", "command": "sh", "args": ["-c", script] } });
+    let kubeconfig = rig.bed.write("kubeconfig", &kubeconfig.to_string());
+    let run = rig.sh(&["--output", "jsonl"], "true").with_kubeconfig(&kubeconfig).start();
+    rig.wait_for("up");
+    run.signal(Signal::TERM);
+    let finished = run.finish().expect_code(10);
+    let pid = |name| -> u32 {
+        let text = String::from_utf8(rig.read(name).expect("it was written")).expect("it is text");
+        text.trim().parse().expect("it is a number")
+    };
+    for (name, program) in [("plugin", "sh"), ("child", "sleep")] {
+        let pid = pid(name);
+        assert_eq!(dcctl::process::look_up(pid), None, "the {name} was left running");
+        let said = format!("process {pid} ({program}), a credential plugin of the kubeconfig, was still there");
+        assert!(finished.stdout.contains(&said), "nobody says {said:?}: {}", finished.stdout);
+    }
+}

@@ -54,6 +54,24 @@ fn a_forced_end_leaves_the_lock_and_says_whose_it_is() {
 }
 
 #[test]
+fn a_finalizer_that_keeps_the_lease_is_told_with_what_helps_which_is_not_to_reclaim_it() {
+    let rig = Rig::new().gated();
+    let gate = rig.gate("one");
+    let run = rig.bootstrap("one").start();
+    run.wait_for("process.started", |_| true);
+    let kept = json!({ "metadata": { "finalizers": ["example.com/keep"] } });
+    rig.bed.api().merge(crate::lock::rig::LEASE, &kept).expect("the bed may do everything");
+    gate.open(0);
+    let done = run.finish().expect_code(12);
+    let verdict = &done.verdict()["data"];
+    assert_eq!(verdict["lock"], "left");
+    assert!(verdict["failure"]["causes"][0].to_string().contains("finalizers keep it: example.com/keep"), "{verdict}");
+    let next = verdict["next"].to_string();
+    assert!(next.contains("Whoever put the finalizers there has to take them off"), "{verdict}");
+    assert!(next.contains("dcctl lock status") && !next.contains("reclaim"), "{verdict}");
+}
+
+#[test]
 fn that_the_lock_is_given_back_is_in_the_journal_before_it_is_done() {
     let rig = Rig::new();
     let (proxy, gate) = (Proxy::start(&rig.bed), Gate::new());

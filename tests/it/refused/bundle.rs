@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use crate::bed::{Bed, Dcctl};
-use crate::refused::{HEAD, SECRET, told};
+use crate::refused::{HEAD, SECRET, install, told};
 
 /// What comes after the head of a bundle (so it begins in line 4), the code, and what is said.
 const MISTAKES: &[(&str, &str, &[&str])] = &[
@@ -53,6 +53,11 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
         "instance:\n  infrastructure: { root: infra }\n",
         "config.bundle",
         &["bundle.yaml:5:27: instance.infrastructure.root: there is no `infra` in the bundle"],
+    ),
+    (
+        "instance:\n  infrastructure: { root: \"a\\0b\" }\n",
+        "config.bundle",
+        &["bundle.yaml:5:27: instance.infrastructure.root: `a\\0b` has a NUL character, and no path has one"],
     ),
     // Secrets.
     (
@@ -151,4 +156,54 @@ fn a_secret_of_another_type_is_refused_without_its_value() {
         "DCCTL_VAR_DB_PASSWORD",
         "--var is not for secrets",
     ]);
+}
+
+#[test]
+fn a_mistake_in_a_manifest_is_said_with_file_and_line_before_the_lock_is_asked_for() {
+    let bed = Bed::take();
+    let good = "apiVersion: v1\nkind: Namespace\nmetadata: { name: a }\n---\n";
+    let metadata = "apiVersion: v1\nkind: ConfigMap\nmetadata:";
+    for (index, (text, says)) in [
+        ("a: [\n".to_owned(), "operator/m.yaml:"),
+        ("a: 1\nb: 2\na: 3\n".to_owned(), "operator/m.yaml:7 is not valid YAML"),
+        (format!("{metadata} {{ labels: {{}} }}\n"), "operator/m.yaml:5: metadata.name is missing"),
+        ("- a\n- b\n".to_owned(), "operator/m.yaml:5: a manifest is a map"),
+        // The Deployment that the bundle names.
+        (format!("{metadata} {{ name: b }}\n"), "operator.deployment names ns/o, and none of the manifests has it"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("bundle-{index}");
+        bed.write(&format!("{name}/operator/m.yaml"), &format!("{good}{text}"));
+        let operator = "operator: { manifests: operator/, deployment: { namespace: ns, name: o } }\n";
+        let bundle = bundle(&bed, &name, &format!("{HEAD}{operator}"));
+        told(&bed, || install(&bed, &bundle), 3, "config.bundle").never_began().says(&[says]);
+    }
+}
+
+#[test]
+fn a_manifest_of_what_dcctl_itself_writes_is_refused() {
+    let bed = Bed::take();
+    let lease = "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata:";
+    let record = "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: dc-install, namespace: dc-system }\n";
+    for (index, (text, says)) in [
+        (format!("{lease} {{ name: dcctl, namespace: dc-k8s-system }}\n"), "Lease dc-k8s-system/dcctl is the lock"),
+        (format!("{lease} {{ name: dcctl }}\n"), "Lease dcctl is the lock of the cluster"),
+        (record.to_owned(), "ConfigMap dc-system/dc-install is the install record"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("bundle-{index}");
+        bed.write(&format!("{name}/operator/m.yaml"), &text);
+        let bundle = bundle(&bed, &name, &format!("{HEAD}operator: {{ manifests: operator/ }}\n"));
+        let said = told(&bed, || install(&bed, &bundle), 3, "config.bundle").never_began();
+        said.says(&["operator/m.yaml:1: ", says, "take it out of the bundle"]);
+    }
+    // Another one is the operator's affair.
+    let other = format!("{lease} {{ name: other, namespace: default }}\n");
+    bed.write("other/operator/m.yaml", &other);
+    let bundle = bundle(&bed, "other", &format!("{HEAD}operator: {{ manifests: operator/ }}\n"));
+    install(&bed, &bundle).run().expect_code(0);
 }

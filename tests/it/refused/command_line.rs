@@ -77,9 +77,59 @@ fn a_missing_argument_and_a_value_that_is_none_are_named() {
     told(&bed, || install(&bed, &bundle).args(["--stop-after", "5"]), 2, "usage.invalid")
         .never_began()
         .says(&["--stop-after", "`5` is not a duration such as 90s, 20m or 1h30m"]);
-    told(&bed, || install(&bed, &bundle).env("DCCTL_DRY_RUN", "maybe"), 2, "usage.invalid")
+    told(&bed, || install(&bed, &bundle).env("DCCTL_DRY_RUN", "maybe"), 2, "usage.invalid").never_began().says(&[
+        "maybe",
+        "--dry-run",
+        "DCCTL_DRY_RUN",
+    ]);
+    told(&bed, || install(&bed, &bundle).env("DCCTL_STOP_AFTER", "5"), 2, "usage.invalid")
         .never_began()
-        .says(&["maybe", "--dry-run"]);
+        .says(&["`5` is not a duration", "the value is that of the variable DCCTL_STOP_AFTER"]);
+    // What is typed wins, and is named alone.
+    let typed = told(
+        &bed,
+        || install(&bed, &bundle).env("DCCTL_STOP_AFTER", "5m").args(["--stop-after", "6"]),
+        2,
+        "usage.invalid",
+    );
+    assert!(!typed.says(&["`6` is not a duration"]).text.contains("DCCTL_STOP_AFTER"));
+}
+
+#[test]
+fn an_empty_variable_counts_as_not_set() {
+    let bed = Bed::take();
+    let bundle = small_bundle(&bed);
+    let variables = |command: &clap::Command| -> Vec<String> {
+        let of_options = command.get_arguments().filter_map(clap::Arg::get_env);
+        of_options.map(|name| name.to_str().expect("a name is text").to_owned()).collect()
+    };
+    let tree = dcctl::cli::command();
+    for (verb, run) in
+        [("install", install(&bed, &bundle)), ("exec", bed.dcctl(["exec", "--kube-context", "bed", "--", "true"]))]
+    {
+        let names = variables(tree.find_subcommand(verb).expect("it is a command"));
+        assert!(names.len() > 10, "{names:?}");
+        let run = names.iter().fold(run, |run, name| run.env(name, ""));
+        let finished = run.env("DCCTL_OUTPUT", "").run();
+        finished.expect_code(0);
+    }
+    let status = bed.dcctl(["lock", "status"]).env("DCCTL_KUBECONFIG", "").env("DCCTL_KUBE_CONTEXT", "");
+    status.run().expect_code(0);
+    // An option that has to be given is missing all the same, and the help names every variable.
+    let missing = bed.dcctl(["install"]).env("DCCTL_BUNDLE", "").run().expect_code(2);
+    assert!(missing.stdout.contains("--bundle <DIR|FILE>"), "{}", missing.stdout);
+    let help = bed.dcctl(["install", "--help"]).env("DCCTL_BUNDLE", "").run().expect_code(0);
+    assert!(help.stdout.contains("[env: DCCTL_BUNDLE=]"), "{}", help.stdout);
+}
+
+#[test]
+fn a_flag_s_variable_switches_it_on_and_off() {
+    let bed = Bed::take();
+    let bundle = small_bundle(&bed);
+    for (value, dry) in [("1", true), ("yes", true), ("true", true), ("0", false), ("no", false), ("False", false)] {
+        let run = install(&bed, &bundle).env("DCCTL_DRY_RUN", value).args(["--output", "jsonl"]);
+        assert_eq!(run.run().expect_code(0).verdict()["data"]["dry_run"], dry, "{value}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod broken;
 mod bundle;
 mod cluster;
+mod collisions;
 mod command_line;
 mod exhausted;
 mod failing;

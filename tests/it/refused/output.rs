@@ -1,5 +1,6 @@
 //! Standard output that is closed, or that nobody reads: the run goes on, and so does everything that it was to do.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read};
 use std::time::Duration;
 
@@ -94,5 +95,32 @@ fn a_reader_that_stands_still_holds_up_nothing_but_the_end_of_the_front() {
         let mut shown = Vec::new();
         reader.read_to_end(&mut shown).expect("the writer is gone");
         assert!(shown.starts_with(b"{\"v\":1,\"seq\":0,"));
+    }
+}
+
+#[test]
+fn what_is_printed_and_cannot_be_written_is_a_failure_of_a_command_that_is_for_printing() {
+    let bed = Bed::take();
+    let commands: [&[&str]; 8] = [
+        &["schema"],
+        &["rbac"],
+        &["explain", "20"],
+        &["--help"],
+        &["install", "--help"],
+        &["--version"],
+        &["lock", "status"],
+        &["lock", "status", "--watch", "--output", "json"],
+    ];
+    for words in commands {
+        let mut run = bed.dcctl(words);
+        run.command().stdout(File::options().write(true).open("/dev/full").expect("Linux has it"));
+        let finished = run.run().expect_code(40);
+        let said = &finished.stderr;
+        assert!(said.starts_with("dcctl: standard output could not be written\n  because: No space left"), "{said}");
+        assert!(said.ends_with("(report.unwritten, exit code 40)\n"), "{said}");
+        // That nobody reads it is no failure.
+        let (reader, writer) = pipe();
+        drop(reader);
+        assert_eq!(start_into(bed.dcctl(words), writer).finish().expect_code(0).stderr, "", "{words:?}");
     }
 }

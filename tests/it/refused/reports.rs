@@ -38,7 +38,7 @@ fn failed(events: &[Value]) -> &Value {
 fn an_events_file_that_cannot_be_written_is_40_and_the_junit_report_is_whole() {
     let bed = Bed::take();
     let bundle = small_bundle(&bed);
-    for path in ["missing/events.jsonl", "small/bundle.yaml/events.jsonl"] {
+    for path in ["small/bundle.yaml/events.jsonl", "small/bundle.yaml/made/events.jsonl"] {
         let run = || install(&bed, &bundle).args(["--events-file", path]);
         let finished = run().args(["--output", "jsonl"]).with_junit().run().expect_code(40);
         let verdict = &finished.verdict()["data"];
@@ -56,21 +56,32 @@ fn an_events_file_that_cannot_be_written_is_40_and_the_junit_report_is_whole() {
 }
 
 #[test]
-fn a_junit_report_in_a_folder_that_cannot_be_is_40_and_in_one_that_is_missing_makes_it() {
+fn a_folder_that_is_missing_is_made_for_either_report() {
+    let bed = Bed::take();
+    let bundle = small_bundle(&bed);
+    for (bundle, code) in [(&bundle, 0), (&bed.file("missing"), 3)] {
+        let (events, junit) = (format!("made/{code}/e/events.jsonl"), format!("made/{code}/j/junit.xml"));
+        let options = ["--output", "jsonl", "--events-file", &events, "--junit", &junit];
+        let finished = install(&bed, bundle).args(options).run().expect_code(code);
+        assert_eq!(fs::read_to_string(bed.file(&events)).expect("it was made"), finished.stdout.clone() + "\n");
+        assert_eq!(finished.junit().with("error").len(), usize::from(code != 0));
+    }
+}
+
+#[test]
+fn a_junit_report_in_a_folder_that_cannot_be_is_40() {
     let bed = Bed::take();
     let bundle = small_bundle(&bed);
     let finished = install(&bed, &bundle).args(["--output", "jsonl", "--junit", "small/bundle.yaml/junit.xml"]).run();
     let finished = finished.expect_code(40);
     assert_eq!(failed(&finished.events())["report"], "junit");
-    let finished = install(&bed, &bundle).args(["--output", "jsonl", "--junit", "made/for/it/junit.xml"]).run();
-    assert_eq!(finished.expect_code(0).junit().with("error"), Vec::<&crate::bed::junit::Case>::new());
 }
 
 #[test]
 fn a_run_that_fails_keeps_its_own_code_and_says_that_a_report_is_missing() {
     let bed = Bed::take();
     let bundle = small_bundle(&bed);
-    let missing = ["--output", "jsonl", "--events-file", "missing/events.jsonl", "--junit", "small/bundle.yaml/j.xml"];
+    let missing = ["--output", "jsonl", "--events-file", "small/bundle.yaml/e", "--junit", "small/bundle.yaml/j"];
     let unreachable = install(&bed, &bundle).args(missing).args(["--kube-context", "nowhere"]).run().expect_code(4);
     let refused = install(&bed, &bed.file("missing")).args(missing).run().expect_code(3);
     for finished in [unreachable, refused] {
