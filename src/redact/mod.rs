@@ -42,13 +42,18 @@ pub const REPLACEMENT: &str = "[redacted]";
 /// The shortest value that is searched for, in characters.
 const SHORTEST: usize = 4;
 
-/// Whether a value is searched for from now on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whether a value is searched for from now on. Of several, the greatest is what has to be said of them all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Added {
     /// It is.
     Kept,
     /// It is not: it has fewer than four characters.
     TooShort,
+}
+
+/// Whether a value is too short to be hidden wherever it stands: hiding every `a` would hide everything.
+pub fn is_too_short(value: &str) -> bool {
+    value.trim().chars().count() < SHORTEST
 }
 
 /// Knows the secrets of a run and replaces them. Clones share what they know.
@@ -68,7 +73,7 @@ impl Redactor {
     /// Registers a secret: the value, each line of it that has four characters or more, and the forms in which a tool
     /// may print these. The name is for people and is never matched.
     pub fn add(&self, name: &str, value: &str) -> Added {
-        if value.trim().chars().count() < SHORTEST {
+        if is_too_short(value) {
             return Added::TooShort;
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);

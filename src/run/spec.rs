@@ -13,7 +13,7 @@ use crate::clock::Instant;
 use crate::config::{Bundle, Job};
 use crate::lock::{HolderId, Place};
 use crate::pipeline::{Plan, Verb};
-use crate::redact::{Redactor, Secret, exposed_map};
+use crate::redact::{self, Redactor, Secret, exposed_map};
 
 /// Whether a run acts, or only says what it would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,7 +152,7 @@ pub struct ForBundle {
     pub instance: Option<String>,
     /// The bundle, resolved.
     pub bundle: Bundle,
-    /// The last part of the path that the bundle was read from.
+    /// The path that the bundle was read from, absolute.
     pub bundle_path: String,
     /// Where local OpenTofu state lives.
     pub state_dir: PathBuf,
@@ -286,6 +286,12 @@ impl Spec {
         let redactor = Redactor::default();
         self.teach(&redactor);
         redactor
+    }
+
+    /// The names of the secrets that are too short to be hidden by their value.
+    pub fn unhidden(&self) -> Vec<&str> {
+        let short = self.secrets.iter().filter(|(_, secret)| redact::is_too_short(secret.expose()));
+        short.map(|(name, _)| name.trim_start_matches(|digit: char| digit.is_ascii_digit()).trim_start()).collect()
     }
 
     /// Tells the redactor what must never be said.

@@ -148,6 +148,10 @@ impl Supervisor {
             let names = self.spec.dropped.clone();
             self.told.tell(None, Event::EnvironmentDropped(event::EnvironmentDropped { names }));
         }
+        for name in self.spec.unhidden() {
+            let text = format!("the value of {name} has fewer than four characters: it is not hidden where it is said");
+            self.told.note(text);
+        }
         let of_bundle: &[String] = match &self.spec.purpose {
             Purpose::Bundle(with) => &with.bundle.notes,
             Purpose::Command(_) => &[],

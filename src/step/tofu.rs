@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::config::{Bundle, Root};
 use crate::failure::{Code, Failure};
 use crate::process::{Manner, Stop};
-use crate::redact::Secret;
+use crate::redact::{Added, Secret};
 use crate::step::invoke::{Call, Done, PRIVATE, Raw, Tail, make_folder, words, write_private};
 use crate::step::tofu_end::{self, Afterwards, Applied};
 use crate::step::tofu_root::{Backend, copy, declared_backend};
@@ -446,7 +446,12 @@ impl Work<'_> {
         for (name, output) in outputs {
             let value = output.value.unwrap_or(Value::Null);
             if output.sensitive {
-                hide(self.kit, &name, &value);
+                if hide(self.kit, &name, &value) == Added::TooShort {
+                    let text = format!(
+                        "what is in the output {name} has fewer than four characters in a place: it is not hidden there"
+                    );
+                    self.kit.updates.send(Update::Note(text));
+                }
                 self.kit.outputs.put(&name, Given::Sensitive(Secret::from(value.to_string())));
             } else {
                 self.kit.outputs.put(&name, Given::Plain(value));
@@ -463,18 +468,14 @@ impl Work<'_> {
     }
 }
 
-/// Makes every text in a secret value unsayable.
-fn hide(kit: &Kit, name: &str, value: &Value) {
+/// Makes every text in a secret value unsayable, and says whether one of them is too short for that.
+fn hide(kit: &Kit, name: &str, value: &Value) -> Added {
     match value {
-        Value::Null | Value::Bool(_) => {}
-        Value::Number(number) => {
-            kit.redactor.add(name, &number.to_string());
-        }
-        Value::String(text) => {
-            kit.redactor.add(name, text);
-        }
-        Value::Array(items) => items.iter().for_each(|item| hide(kit, name, item)),
-        Value::Object(fields) => fields.values().for_each(|field| hide(kit, name, field)),
+        Value::Null | Value::Bool(_) => Added::Kept,
+        Value::Number(number) => kit.redactor.add(name, &number.to_string()),
+        Value::String(text) => kit.redactor.add(name, text),
+        Value::Array(items) => items.iter().map(|item| hide(kit, name, item)).max().unwrap_or(Added::Kept),
+        Value::Object(fields) => fields.values().map(|field| hide(kit, name, field)).max().unwrap_or(Added::Kept),
     }
 }
 

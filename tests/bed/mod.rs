@@ -48,6 +48,8 @@ pub(crate) mod stream;
 #[cfg(test)]
 pub(crate) mod terminal;
 pub(crate) mod tools;
+#[cfg(test)]
+pub(crate) mod untested;
 pub(crate) mod users;
 pub(crate) mod wait;
 

@@ -3,10 +3,14 @@
 //! The encoder is Python's because the redactor's own idea of an encoding proves nothing about it.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 
 use dcctl::redact::{Added, Redactor};
 use serde_json::Value;
+
+use crate::bed::child::command;
+use crate::bed::junit;
 
 /// Reads a JSON list of secrets; prints `[secret, name, text]` for each of them in each encoding, a line each.
 pub(crate) const PROGRAM: &str = r#"
@@ -76,10 +80,9 @@ for secret in json.load(sys.stdin):
 "#;
 
 /// Each of these secrets in each encoding: the secret, the name of the encoding, the text.
-#[expect(clippy::disallowed_methods, reason = "the encoder must not be one of ours")]
-pub(crate) fn encoded(secrets: &[String]) -> Vec<[String; 3]> {
-    let child = Command::new("python3").args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let mut python = child.expect("this test needs python3 on the PATH: it is the encoder that is not ours");
+pub(crate) fn encoded(python: &Path, secrets: &[String]) -> Vec<[String; 3]> {
+    let child = command(python).args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut python = child.expect("it was there before");
     let mut input = python.stdin.take().expect("it is piped");
     let writing = serde_json::to_vec(secrets).expect("texts");
     let writer = std::thread::spawn(move || input.write_all(&writing));
@@ -105,8 +108,9 @@ fn random_secrets(count: usize) -> Vec<String> {
 
 #[test]
 fn no_encoding_hides_a_secret() {
+    let Some(python) = junit::python() else { return };
     let secrets = random_secrets(300);
-    for [secret, name, text] in encoded(&secrets) {
+    for [secret, name, text] in encoded(python, &secrets) {
         let redactor = Redactor::default();
         assert_eq!(redactor.add("it", &secret), Added::Kept);
         let said = redactor.text(&format!("before, {text} after")).into_owned();
@@ -116,7 +120,8 @@ fn no_encoding_hides_a_secret() {
 
 #[test]
 fn the_encodings_are_what_their_names_say() {
-    let encoded = encoded(&["a \"b\"/<é>".to_owned()]);
+    let Some(python) = junit::python() else { return };
+    let encoded = encoded(python, &["a \"b\"/<é>".to_owned()]);
     let text = |name: &str| {
         let found = encoded.iter().find(|[_, known, _]| known == name);
         found.map_or_else(|| panic!("no {name}"), |[_, _, text]| text.as_str())

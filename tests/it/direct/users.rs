@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::bed::Dcctl;
 use crate::bed::tools::own;
+use crate::bed::{Dcctl, untested};
 use crate::direct::{Rig, text};
 
 /// What both users of these tests have in common.
@@ -22,20 +22,11 @@ pub(super) struct User {
     program: PathBuf,
 }
 
-/// Says what is not tested, and fails where everything has to be.
-#[expect(clippy::disallowed_methods, reason = "the tests' own setting, read where it is used")]
-#[expect(clippy::print_stderr, reason = "what is not tested here has to be seen")]
-pub(super) fn not_tested(what: &str, why: &str) {
-    eprintln!("NOT TESTED: {what}. {why}");
-    let required = std::env::var("DCCTL_REQUIRE_ALL").is_ok_and(|value| value == "1");
-    assert!(!required, "{what} has to be tested here: {why}");
-}
-
 impl User {
     /// A user with this number, who may get at the test's folder and at the program; nothing without root.
     pub(super) fn other(rig: &Rig, uid: u32) -> Option<User> {
         if !rustix::process::geteuid().is_root() {
-            not_tested("a second user", "it takes root to start something as one");
+            untested::say("a second user", "it takes root to start something as one");
             return None;
         }
         mode(rig.scratch.path(), 0o755);

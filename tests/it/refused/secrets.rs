@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::bed::Dcctl;
 use crate::bed::dcctl::Finished;
+use crate::bed::{Dcctl, junit};
 use crate::encodings::{self, encoded};
 use crate::refused::failing::Rig;
 
@@ -24,7 +24,9 @@ fn forms() -> &'static [String] {
         let secrets: Vec<String> = lines.chain([PASSWORD]).map(str::to_owned).collect();
         let halves = [&PASSWORD[..MIDDLE], &PASSWORD[MIDDLE..]].map(str::to_owned);
         let key = [KEY, KEY.trim_end()].map(|secret| STANDARD.encode(secret)[..40].to_owned());
-        encoded(&secrets).into_iter().map(|[_, _, text]| text).chain(halves).chain(key).collect()
+        // Without Python they are looked for as they are.
+        let encoded = junit::python().map(|python| encoded(python, &secrets)).unwrap_or_default();
+        encoded.into_iter().map(|[_, _, text]| text).chain(secrets).chain(halves).chain(key).collect()
     });
     &FORMS
 }
@@ -111,6 +113,9 @@ fn root(rig: &Rig, rest: &str) {
 
 #[test]
 fn a_verify_command_that_prints_them_in_every_form_gives_none_away() {
+    if junit::python().is_none() {
+        return;
+    }
     let rig = Rig::new(&format!(
         "  infrastructure: {{ root: infra, {SECRETS} }}\nverify: [{{ name: All is well, run: [./leak.sh] }}]\n"
     ));
@@ -163,7 +168,22 @@ fn a_command_that_opentofu_runs_with_them_gives_none_away() {
         ),
     );
     let shown = assert_keeps_secrets(&rig, 1);
-    assert!(shown.contains("infrastructure.failed"), "{shown}");
+    assert!(shown.contains("infrastructure.failed") && shown.contains("[redacted]"), "{shown}");
+}
+
+#[test]
+fn a_secret_that_is_too_short_to_be_hidden_is_told_of_at_the_start() {
+    let rig = Rig::new(&format!("  infrastructure: {{ root: infra, {SECRETS} }}\n"));
+    root(&rig, "output \"short\" {\n  value = [var.password, 7]\n  sensitive = true\n}\n");
+    let run = rig.bed.dcctl(["bootstrap", &rig.instance, "--output", "human", "--bundle"]).arg(&rig.bundle);
+    let said = with_secrets(&rig, run).env("DCCTL_VAR_PASSWORD", "abc").run().expect_code(0).stdout;
+    let (start, steps) = said.split_once("\n1/").expect("there are steps");
+    for (part, told) in
+        [(start, "the value of password has fewer than four characters"), (steps, "in the output short has")]
+    {
+        let told_once = part.split_whitespace().collect::<Vec<_>>().join(" ").matches(told).count();
+        assert_eq!(told_once, 1, "{told:?} in\n{said}");
+    }
 }
 
 #[test]
