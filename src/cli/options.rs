@@ -11,7 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Exit codes: 0 done, 1 a step failed, 2 wrong command line, 3 wrong bundle or configuration, 4 surroundings,
 /// 5 forbidden, 6 refused by a guard, 10 stopped cleanly, 11 partially applied, 12 lock left behind,
 /// 20 blocked by a live run, 21 blocked by a stale lock, 22 lock lost, 23 reclaiming needs a person at a terminal,
-/// 24 reclaim refused because the lock is alive, 40 report not written.
+/// 24 reclaim refused because the lock is alive, 40 report not written,
+/// 70 a bug in dcctl.
 /// `dcctl explain CODE` tells more about each.
 #[derive(Debug, Parser)]
 #[command(name = "dcctl", version, subcommand_required = true, arg_required_else_help = true, max_term_width = 100)]
@@ -239,7 +240,7 @@ pub struct ApplyOptions {
 /// What a run does about a lock that another run holds.
 #[derive(Debug, Clone, Args)]
 pub struct BusyOptions {
-    /// Wait for the lock while another run holds it, for so long or until it is free. Also DCCTL_WAIT=30m or =forever
+    /// Wait for the lock while another run holds it, for this long, or until it is free. Also DCCTL_WAIT=30m or =forever
     #[arg(long, env = "DCCTL_WAIT", value_name = "DURATION", num_args = 0..=1, require_equals = true,
         default_missing_value = "forever", value_parser = wait)]
     pub wait: Option<Wait>,
@@ -293,7 +294,7 @@ pub struct LockStatusArgs {
     #[arg(long)]
     pub watch: bool,
 
-    /// Exit with 20 or 21 when somebody holds the lock: as a run would that it blocks
+    /// Exit with 20 or 21 when somebody holds the lock, as a blocked run would
     #[arg(long)]
     pub exit_code: bool,
 }

@@ -46,11 +46,6 @@ impl Document {
         self.kind == "CustomResourceDefinition" && self.group() == "apiextensions.k8s.io"
     }
 
-    /// Whether it is a namespace.
-    pub fn is_namespace(&self) -> bool {
-        self.kind == "Namespace" && self.api_version == "v1"
-    }
-
     /// For a definition: group and kind of what it defines.
     pub fn defines(&self) -> Option<(&str, &str)> {
         let spec = self.object.get("spec").filter(|_| self.is_definition())?;

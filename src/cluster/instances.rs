@@ -122,14 +122,6 @@ pub struct Instance {
     pub deleted_at: Option<String>,
 }
 
-impl Instance {
-    /// Whether infrastructure of it exists or may exist: its phase says so, or a state was recorded.
-    pub fn is_live(&self) -> bool {
-        let phase = self.phase.as_deref().and_then(Phase::parse);
-        self.lineage.is_some() || matches!(phase, Some(Phase::Ready | Phase::Upgrading | Phase::Destroying))
-    }
-}
-
 /// The answer to the question for one declaration.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Declared {
@@ -389,17 +381,5 @@ mod tests {
         assert_eq!(with(None, json!({})), Claims::Unknown);
         assert!(matches!(with(Some("{"), json!({})), Claims::Unreadable(_)));
         assert!(matches!(with(Some(r#"{"localMqttPort":"x"}"#), json!({})), Claims::Unreadable(_)));
-    }
-
-    #[test]
-    fn an_instance_is_live_by_its_phase_or_by_a_recorded_state() {
-        let with = |phase: &str, lineage: Option<&str>| {
-            read(json!({ "metadata": { "name": "a", "annotations": { PHASE: phase, LINEAGE: lineage } } })).is_live()
-        };
-        let live = ["Ready", "Upgrading", "Destroying"];
-        for phase in ["Bootstrapping", "Ready", "Failed", "Upgrading", "Destroying", "Nonsense"] {
-            assert_eq!(with(phase, None), live.contains(&phase), "{phase}");
-            assert!(with(phase, Some("4b1d")), "{phase}");
-        }
     }
 }

@@ -70,6 +70,7 @@ impl Environment {
     }
 
     /// The same with another account.
+    #[cfg(test)]
     #[must_use]
     pub fn with_account(mut self, account: Account) -> Environment {
         self.account = account;

@@ -53,8 +53,9 @@ const CONTRACT: &str = "
 - The last event is `run.finished`, exactly once: outcome, exit code, where the lock is. **A journal that ends without
   it tells of a run that was cut off: its outcome is not known.** The last line of such a journal may be torn.
 - `seq` starts at 0 and has no gaps. A gap means that whatever carried the lines lost some.
-- Every `step.started` has its `step.finished`, every `process.started` its `process.finished`. A resource that started
-  and was not seen to complete is named in `unfinished` of `step.finished` and `run.finished`. A stop does not change this.
+- Every `step.started` has its `step.finished`, every `process.started` its `process.finished`; a stop does not change
+  this. Only a run whose supervisor was killed or broke (`supervisor.killed`, `internal`) may lack them: nobody saw the end.
+  A resource that started and was not seen to complete is named in `unfinished` of `step.finished` and `run.finished`.
 - Facts are never dropped. What tools printed (`process.output`) may be when it comes too fast, and then
   `output.dropped` says how many lines are missing at that place.
 - `elapsed_ms` counts on a clock that also counts suspended time, and is the only time to reckon with. `time` is for

@@ -63,35 +63,31 @@ async fn a_token_with_a_line_end_is_sent_without_it() {
     }
 }
 
-#[tokio::test]
-async fn a_token_that_cannot_be_sent_is_refused_and_not_shown() {
-    let bed = Bed::take();
-    for token in ["s3cret\r\nX-Other: 1", "s3 cret", "s\u{fc}cret"] {
-        let kubeconfig = kubeconfig(&bed, &json!({ "token": token }));
-        for words in [&["lock", "status"][..], &["exec", "--output", "jsonl"]] {
-            let run = bed.dcctl(words).args(["--kube-context", "bed"]).with_kubeconfig(&kubeconfig);
-            let run = if words[0] == "exec" { run.args(["--", "true"]) } else { run };
-            let finished = run.run().expect_code(4);
-            let said = finished.stdout + &finished.stderr;
-            assert!(said.contains("its token has characters that cannot be sent"), "{said}");
-            assert!(!said.contains("cret"), "{said}");
-        }
+/// What looks at the lock and what would take it both refuse this kubeconfig in these words, and do not show the secret.
+fn assert_refused(bed: &Bed, kubeconfig: &Path, words: &str, secret: &str) {
+    let command = |words: &[&str]| bed.dcctl(words).args(["--kube-context", "bed"]).with_kubeconfig(kubeconfig);
+    for run in [command(&["lock", "status"]), command(&["exec", "--output", "jsonl"]).args(["--", "true"])] {
+        let finished = run.run().expect_code(4);
+        let said = finished.stdout + &finished.stderr;
+        assert!(said.contains(words) && !said.contains(secret), "{said}");
     }
 }
 
-#[tokio::test]
-async fn a_password_in_the_server_s_address_is_refused_and_not_shown() {
+#[test]
+fn a_token_that_cannot_be_sent_is_refused_and_not_shown() {
+    let bed = Bed::take();
+    for token in ["s3cret\r\nX-Other: 1", "s3 cret", "s\u{fc}cret"] {
+        let kubeconfig = kubeconfig(&bed, &json!({ "token": token }));
+        assert_refused(&bed, &kubeconfig, "its token has characters that cannot be sent", "cret");
+    }
+}
+
+#[test]
+fn a_password_in_the_server_s_address_is_refused_and_not_shown() {
     let bed = Bed::take();
     let text = std::fs::read_to_string(bed.kubeconfig("admin")).expect("it is the bed's file");
     let kubeconfig = bed.write("user.kubeconfig", &text.replace("https://127.0.0.1", "https://bob:hunter22@127.0.0.1"));
-    for words in [&["lock", "status"][..], &["exec", "--output", "jsonl"]] {
-        let run = bed.dcctl(words).args(["--kube-context", "bed"]).with_kubeconfig(&kubeconfig);
-        let run = if words[0] == "exec" { run.args(["--", "true"]) } else { run };
-        let finished = run.run().expect_code(4);
-        let said = finished.stdout + &finished.stderr;
-        assert!(said.contains("has a user or a password in it"), "{said}");
-        assert!(!said.contains("hunter22"), "{said}");
-    }
+    assert_refused(&bed, &kubeconfig, "has a user or a password in it", "hunter22");
 }
 
 #[tokio::test]
