@@ -127,7 +127,7 @@ fn what_cannot_be_told_is_said_with_the_identity_to_look_for() {
     let holder = wait::fact("the take to land", || rig.holder().filter(|holder| holder != ALICE));
     let said = format!("it cannot be told whether the lock was taken: the Lease may bear {holder}.");
     assert!(screen.contains(&said), "{screen}");
-    assert!(screen.contains("`dcctl lock status`"), "{screen}");
+    assert!(screen.contains("`dcctl lock status --kube-context bed`"), "{screen}");
 }
 
 #[test]
