@@ -29,6 +29,7 @@ pub mod apply;
 pub mod discovery;
 pub mod document;
 pub mod wait;
+mod workload;
 
 // What dcctl shares with it.
 pub mod instances;

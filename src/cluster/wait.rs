@@ -4,13 +4,13 @@
 //! watched: it needs no further permission, and a watch that went silent looks like a cluster in which nothing
 //! happens.
 
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::de::DeserializeOwned;
 
 use crate::cluster::client::Cluster;
 use crate::cluster::request::{Ask, Refusal, encode};
+use crate::cluster::workload::{DaemonSet, Deployment, Pod, StatefulSet};
 use crate::failure::{Code, Failure};
 
 /// How a workload is.
