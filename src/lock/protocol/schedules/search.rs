@@ -129,11 +129,12 @@ fn every_schedule_with_two_deviations_holds() {
 /// What keeps a holder from knowing that its lock is another's, beside being cut off.
 const IN_THE_DARK: &[Deviation] = &[Deviation::Delay, Deviation::Sleep, Deviation::Reclaim];
 
+/// In `make soak` from every start. (With three deviations it does not end within an hour and a half.)
 #[test]
 fn every_schedule_in_which_a_holder_is_cut_off_and_reclaimed_holds() {
     let all = Start::cut_off();
-    let (starts, deviations) = if is_soak() { (&all[..], 3) } else { (&all[4..8], 2) };
-    let schedules = holds(starts, Bound::long(deviations, IN_THE_DARK));
+    let starts = if is_soak() { &all[..] } else { &all[4..8] };
+    let schedules = holds(starts, Bound::long(2, IN_THE_DARK));
     assert!(schedules > 5_000, "{schedules}");
 }
 
