@@ -49,6 +49,18 @@ impl Sources {
     pub fn file(path: impl Into<PathBuf>) -> Sources {
         Sources { explicit: Some(path.into()), ..Sources::default() }
     }
+
+    /// The file of a user who names none.
+    fn preset(&self) -> Option<PathBuf> {
+        self.home.as_ref().map(|home| home.join(".kube/config"))
+    }
+
+    /// Every file that may be read, whichever of them wins.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let listed = self.list.iter().flat_map(std::env::split_paths);
+        let files = self.explicit.iter().cloned().chain(listed).chain(self.preset());
+        files.filter(|path| !path.as_os_str().is_empty()).collect()
+    }
 }
 
 /// The configuration of one context, with nothing else in it.
@@ -109,12 +121,9 @@ fn find(sources: &Sources) -> Result<Found, Failure> {
     if !listed.is_empty() {
         return merge(&listed);
     }
-    match &sources.home {
-        Some(home) if home.join(".kube/config").exists() => {
-            let path = home.join(".kube/config");
-            Ok(Found { raw: read(&path)?, origin: path.display().to_string() })
-        }
-        Some(_) | None => Ok(Found { raw: Raw::default(), origin: String::new() }),
+    match sources.preset().filter(|path| path.exists()) {
+        Some(path) => Ok(Found { raw: read(&path)?, origin: path.display().to_string() }),
+        None => Ok(Found { raw: Raw::default(), origin: String::new() }),
     }
 }
 

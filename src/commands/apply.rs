@@ -161,10 +161,7 @@ fn for_bundle(
 
 /// The files that a kubeconfig may be read from.
 pub(crate) fn kubeconfigs(desk: &Desk, target: &TargetOptions) -> Vec<PathBuf> {
-    let listed = desk.environment.raw("KUBECONFIG").into_iter().flat_map(std::env::split_paths);
-    let preset = desk.environment.home().map(|home| home.join(".kube/config"));
-    let files = target.kubeconfig.iter().cloned().chain(listed).chain(preset);
-    files.filter(|path| !path.as_os_str().is_empty()).collect()
+    sources(desk, target).files()
 }
 
 /// The cluster of a run, with a kubeconfig of the run's own.
@@ -180,16 +177,20 @@ pub(crate) fn on_cluster(desk: &Desk, kubeconfig: &Kubeconfig, path: PathBuf) ->
 
 /// The kubeconfig's one context that the run uses.
 pub(crate) fn find_kubeconfig(desk: &Desk, target: &TargetOptions) -> Result<Kubeconfig, Failure> {
+    kubeconfig::load(&sources(desk, target), target.kube_context.as_deref())
+}
+
+/// Where a kubeconfig may come from.
+fn sources(desk: &Desk, target: &TargetOptions) -> Sources {
     let environment = &desk.environment;
-    let sources = Sources {
+    Sources {
         explicit: target.kubeconfig.clone(),
         list: environment.raw("KUBECONFIG").map(ToOwned::to_owned),
         home: environment.home(),
         service_host: environment.text("KUBERNETES_SERVICE_HOST").map(str::to_owned),
         service_port: environment.text("KUBERNETES_SERVICE_PORT").map(str::to_owned),
         service_account: None,
-    };
-    kubeconfig::load(&sources, target.kube_context.as_deref())
+    }
 }
 
 /// What the client may use to get to the API server.

@@ -147,7 +147,7 @@ impl Asked {
 
     fn for_command(&self, substrate: Substrate, run_dir: &Path, folder: PathBuf) -> ForCommand {
         let (program, args) = self.words();
-        let output = run_dir.join("output");
+        let output = run_dir.join(crate::step::OUTPUT);
         ForCommand {
             substrate,
             program: program.clone(),

@@ -5,20 +5,9 @@ use crate::event::{
     StepProgressed, StopCause, StopManner, StopRequested, Stream,
 };
 use crate::failure::Code;
-use crate::report::human::{Color, Human, Options, Screen, ToolOutput};
+use crate::report::human::tests::{PLAIN, shown};
+use crate::report::human::{Options, Screen};
 use crate::report::stories::{self, HOLDER, Story};
-
-const PLAIN: Options = Options { color: Color::Off, screen: Screen::Plain, width: 100, output: ToolOutput::OnFailure };
-
-fn shown(journal: &[Seen], options: Options) -> String {
-    let mut out = Vec::new();
-    let mut human = Human::new(&mut out, options);
-    for seen in journal {
-        human.take(seen).expect("a vector takes it");
-    }
-    human.finish().expect("a vector takes it");
-    String::from_utf8(out).expect("UTF-8")
-}
 
 #[test]
 fn a_run_that_waits_for_the_lock_is_not_said_to_be_at_work() {

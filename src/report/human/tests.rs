@@ -10,10 +10,11 @@ use crate::failure::Code;
 use crate::report::human::{Color, Human, Options, Screen, ToolOutput};
 use crate::report::stories::{self, HOLDER, Holder, Story};
 
-const PLAIN: Options = Options { color: Color::Off, screen: Screen::Plain, width: 100, output: ToolOutput::OnFailure };
+pub(super) const PLAIN: Options =
+    Options { color: Color::Off, screen: Screen::Plain, width: 100, output: ToolOutput::OnFailure };
 const TERMINAL: Options = Options { color: Color::On, screen: Screen::Live, ..PLAIN };
 
-fn shown(journal: &[Seen], options: Options) -> String {
+pub(super) fn shown(journal: &[Seen], options: Options) -> String {
     let mut out = Vec::new();
     let mut human = Human::new(&mut out, options);
     for seen in journal {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dcctl::clock::{Clock, System};
 use dcctl::lock::store::LeaseStore;
 use dcctl::lock::{LockFolder, Timing};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 
 use crate::bed::child::{Mark, command};
 use crate::bed::tools::own;
@@ -64,11 +64,9 @@ fn a_kill_at_any_moment_of_a_change_leaves_a_whole_lease_or_none() {
 #[test]
 fn a_run_that_is_killed_whole_leaves_its_lock_to_a_person() {
     let rig = Rig::new();
-    let run = rig.sh(&[], ": > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
-    rig.wait_for("up");
+    let run = rig.hold();
     rustix::process::kill_process(run.supervisor(), Signal::KILL).expect("it runs");
-    let front = i32::try_from(run.pid()).ok().and_then(Pid::from_raw).expect("a pid");
-    rustix::process::kill_process(front, Signal::KILL).expect("it runs");
+    run.signal(Signal::KILL);
     run.finish();
     let left = rig.lease().expect("it was left");
     rig.sh(&[], "true").run().expect_code(20);

@@ -13,8 +13,7 @@ const STUBBORN: &str = "trap 'echo TERM >> @/signals' TERM; : > @/up; until [ -e
 #[test]
 fn the_lease_is_in_the_folder_while_the_command_runs_and_gone_afterwards() {
     let rig = Rig::new();
-    let run = rig.sh(&[], ": > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
-    rig.wait_for("up");
+    let run = rig.hold();
     let lease = rig.settled();
     let (metadata, spec) = (&lease["metadata"], &lease["spec"]);
     assert_eq!((&lease["kind"], &metadata["name"]), (&json!("Lease"), &json!("dcctl")));
@@ -64,8 +63,7 @@ fn the_command_gets_the_caller_s_surroundings_and_no_kubeconfig_of_ours() {
 #[test]
 fn a_second_one_is_told_who_is_at_work_and_is_not_started() {
     let rig = Rig::new();
-    let first = rig.sh(&[], ": > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
-    rig.wait_for("up");
+    let first = rig.hold();
     let holder = text(&rig.lease().expect("it is held")["spec"]["holderIdentity"]);
     let second = rig.sh(&[], ": > @/second").run().expect_code(20);
     let failure = &second.verdict()["data"]["failure"];
@@ -143,8 +141,7 @@ fn a_killed_front_stops_the_command_and_the_lock_is_given_back() {
 #[test]
 fn a_killed_supervisor_leaves_the_lock_and_says_where_to_look() {
     let rig = Rig::new();
-    let run = rig.sh(&[], ": > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
-    rig.wait_for("up");
+    let run = rig.hold();
     rustix::process::kill_process(run.supervisor(), Signal::KILL).expect("it runs");
     let finished = run.finish().expect_code(1);
     let verdict = &finished.verdict()["data"];

@@ -77,8 +77,7 @@ fn what_a_killed_process_was_writing_is_in_nobody_s_way() {
 #[test]
 fn a_lease_that_breaks_while_it_is_held_is_not_deleted_and_the_lock_is_said_to_be_left() {
     let rig = Rig::new();
-    let run = rig.sh(&[], ": > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
-    rig.wait_for("up");
+    let run = rig.hold();
     rig.settled();
     let held = fs::read(rig.lease_path()).expect("it is held");
     let half = &held[..held.len() / 2];
@@ -131,8 +130,7 @@ fn a_lease_that_is_taken_away_stops_the_command() {
 #[test]
 fn a_folder_that_is_away_for_a_moment_costs_nothing() {
     let rig = Rig::new();
-    let run = rig.sh(&[], ": > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
-    rig.wait_for("up");
+    let run = rig.hold();
     fs::rename(rig.lock_dir(), rig.file("away")).expect("the test's folder can be written");
     let failed = run.wait_for("lock.renewal_failed", |_| true);
     assert!(text(&failed["data"]["why"]).contains(&rig.lock_dir().display().to_string()), "{failed}");

@@ -10,8 +10,7 @@ use crate::direct::{Rig, of_kind, soak, text};
 fn it_is_renewed_every_ten_seconds_and_the_file_is_another_each_time() {
     use std::os::unix::fs::MetadataExt;
     let rig = Rig::new();
-    let run = rig.sh(&[], ": > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
-    rig.wait_for("up");
+    let run = rig.hold();
     let inode = || std::fs::metadata(rig.lease_path()).expect("it is held").ino();
     let of = |lease: &Value, pointer: &str| text(lease.pointer(pointer).unwrap_or_default());
     let first = rig.settled();
@@ -37,8 +36,7 @@ fn a_lock_folder_whose_disk_does_not_answer_is_said_and_costs_nothing_if_it_come
     }
     let rig = Rig::new();
     let disk = StuckDisk::mount(&rig.lock_dir()).expect("a file system that can be frozen: this takes root");
-    let run = rig.sh(&[], ": > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
-    rig.wait_for("up");
+    let run = rig.hold();
     rig.settled();
     disk.freeze();
     let failed = run.wait_for("lock.renewal_failed", |_| true);

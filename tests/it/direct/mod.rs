@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::bed::child::Mark;
+use crate::bed::dcctl::Running;
 use crate::bed::{Dcctl, wait};
 
 /// The holder of the documents.
@@ -83,6 +84,13 @@ impl Rig {
     /// A file of the test's folder, when it is there.
     fn read(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.file(name)).ok()
+    }
+
+    /// A run that has the lock, and whose command works until it is left the mark `go`.
+    fn hold(&self) -> Running {
+        let run = self.sh(&[], ": > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
+        self.wait_for("up");
+        run
     }
 
     /// Waits until a command has left this mark.

@@ -67,8 +67,7 @@ fn a_lock_that_was_left_is_shown_taken_and_given_back() {
 #[test]
 fn the_lock_of_a_run_that_was_killed_whole_is_reclaimed() {
     let rig = Rig::new();
-    let run = rig.sh(&[], ": > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
-    rig.wait_for("up");
+    let run = rig.hold();
     rustix::process::kill_process(run.supervisor(), Signal::KILL).expect("it runs");
     run.signal(Signal::KILL);
     run.finish();
