@@ -225,11 +225,20 @@ impl Status {
                     self.where_to_look()
                 )
             }
-            (State::Held, Some(Looks::Live) | None) => "wait for it to finish".to_owned(),
-            (State::Held, Some(Looks::Stale)) => {
-                format!("{}; only if it is gone: `{}`", self.where_to_look(), place.reclaim_command())
-            }
+            (State::Held, Some(Looks::Live) | None) => match &self.last_will.stop_deadline {
+                // It may have ended by force a moment ago and left the lock: it looks live until its validity is over.
+                Some(until) => format!(
+                    "it was asked to stop: wait until {until}; if it holds the lock then, {}",
+                    self.how_to_reclaim(place)
+                ),
+                None => "wait for it to finish".to_owned(),
+            },
+            (State::Held, Some(Looks::Stale)) => self.how_to_reclaim(place),
         }
+    }
+
+    fn how_to_reclaim(&self, place: &Place) -> String {
+        format!("{}; only if it is gone: `{}`", self.where_to_look(), place.reclaim_command())
     }
 
     /// Where one finds out whether the holder lives.
