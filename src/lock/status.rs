@@ -121,8 +121,6 @@ pub struct LastWill {
     pub stop_deadline: Option<String>,
     /// Programs that were still running.
     pub children: Option<String>,
-    /// The latest end of any of them if the whole run was killed.
-    pub latest_end: Option<String>,
 }
 
 /// What is known about the lock. `None`: there is no Lease.
@@ -193,7 +191,6 @@ fn last_will(record: &Record) -> LastWill {
         stop_signal: note(notes::STOP_SIGNAL),
         stop_deadline: note(notes::STOP_DEADLINE),
         children: note(notes::CHILDREN),
-        latest_end: note(notes::LATEST_END),
     }
 }
 
@@ -326,6 +323,9 @@ impl Status {
                 clock::human(Duration::from_millis(ahead)),
             ),
             (Looks::Live, None) => format!("live: renewed within its {seconds} s by this machine's clock. {evidence}"),
+            (Looks::Stale, _) if self.renewed_at.is_none() => {
+                "it does not say when it was renewed: nothing here tells whether it lives".to_owned()
+            }
             (Looks::Stale, _) => {
                 format!("stale: not renewed within its {seconds} s by this machine's clock. {evidence}")
             }
@@ -348,7 +348,6 @@ impl Status {
         }
         said.extend(will.stop_deadline.as_ref().map(|at| format!("it may take until {at}")));
         said.extend(will.children.as_ref().map(|children| format!("still running: {children}")));
-        said.extend(will.latest_end.as_ref().map(|at| format!("what is left ends at {at} at the latest")));
         (!said.is_empty()).then(|| said.join("; "))
     }
 }
