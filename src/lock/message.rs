@@ -15,8 +15,6 @@ use crate::lock::place::Place;
 use crate::lock::protocol::{ClaimError, Lost};
 use crate::lock::record::NAMESPACE;
 
-pub use crate::lock::status::{Status, status};
-
 /// The longest piece of a Lease that is shown.
 const LONGEST_PIECE: usize = 300;
 

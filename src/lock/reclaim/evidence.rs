@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 
 use crate::clock;
-use crate::lock::message::{plain, status};
+use crate::lock::message::plain;
 use crate::lock::observation::Observation;
 use crate::lock::place::Place;
-use crate::lock::status::Status;
+use crate::lock::status::{Status, status};
 
 /// What became of the holder's pod, as far as this cluster knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
