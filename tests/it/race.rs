@@ -328,6 +328,7 @@ fn put(path: &Path, number: u64) {
 }
 
 #[test]
+#[expect(clippy::print_stdout, reason = "a round is played again by its seed")]
 fn of_eight_runs_that_claim_at_once_and_are_killed_at_random_never_two_are_at_work() {
     let bed = Bed::take();
     let seen = Seen::default();
@@ -342,7 +343,8 @@ fn of_eight_runs_that_claim_at_once_and_are_killed_at_random_never_two_are_at_wo
         let all = seeds.len();
         let more = |counter: &AtomicUsize, than: usize| counter.load(Ordering::Relaxed) > than;
         assert!(more(&seen.began, all) && more(&seen.blows, all) && more(&seen.released, all / 2), "{seen:?}");
-        assert!(more(&seen.blocked, all) && more(&seen.left, all / 20), "{seen:?}");
+        // In few rounds there may be none that leaves its lock at the end, but some person reclaims one.
+        assert!(more(&seen.blocked, all) && (!soak() || more(&seen.left, all / 20)), "{seen:?}");
         assert!(more(&seen.believed, all) && more(&seen.reclaimed, 0) && more(&seen.lost, 0), "{seen:?}");
         println!("{seen:?}");
     }

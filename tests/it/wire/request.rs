@@ -115,8 +115,11 @@ impl Request {
             Request::NamespaceCreate => Rule::on("POST", "/api/v1/namespaces").nth(1),
             // The first one comes after the time-out of the claim that is held up.
             Request::LateRead => on("GET").nth(2),
-            Request::FirstRead | Request::LaterRead => on("GET").nth(1),
-            Request::PersonLooks | Request::PersonConfirms | Request::PersonWatches => on("GET").nth(1),
+            Request::FirstRead
+            | Request::LaterRead
+            | Request::PersonLooks
+            | Request::PersonConfirms
+            | Request::PersonWatches => on("GET").nth(1),
             Request::Take | Request::FirstWrite | Request::LaterWrite | Request::PersonTakes => on("PUT").nth(1),
             Request::LateDelete | Request::Release | Request::PersonReleases => on("DELETE").nth(1),
             Request::PersonSettles => on("GET").after("PUT", "/leases").nth(1),
