@@ -4,6 +4,7 @@ mod crash;
 mod exec;
 mod files;
 mod folders;
+mod inherited;
 mod kept;
 mod options;
 mod reclaim;
