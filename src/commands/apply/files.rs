@@ -153,8 +153,11 @@ fn unusable(path: &Path, error: &io::Error) -> Failure {
 /// `runs/TIME-RUN` in the user's state folder. A folder that others could have made first has to be ours.
 fn default_folder(environment: &Environment, now: Timestamp, run: &str) -> Result<PathBuf, Failure> {
     let state = environment.state_folder();
-    let foreign = fs::metadata(&state).is_ok_and(|state| state.uid() != rustix::process::geteuid().as_raw());
-    if foreign {
+    let ours = rustix::process::geteuid().as_raw();
+    let foreign = fs::metadata(&state).is_ok_and(|state| state.uid() != ours);
+    // Whoever made a link may make it lead elsewhere at any time.
+    let led_there = fs::symlink_metadata(&state).is_ok_and(|link| ![ours, 0].contains(&link.uid()));
+    if foreign || led_there {
         let sentence = format!("the state folder {} belongs to another user", state.display());
         return Err(Failure::new(Code::RunDirUnusable, sentence).hint("give a folder of your own with --run-dir"));
     }

@@ -189,5 +189,5 @@ fn what_is_told_to_be_typed_is_what_a_shell_reads() {
     let said = at(&["lock", "status"]).run().expect_code(0).stdout;
     assert!(said.contains(&reclaim), "{said}");
     let verdict = at(&["exec", "--output", "jsonl"]).args(["--", "true"]).run().expect_code(21).verdict();
-    assert!(verdict.to_string().contains(&reclaim), "{verdict}");
+    assert!(text(&verdict["data"]["failure"]["message"]).contains(&reclaim), "{verdict}");
 }

@@ -22,11 +22,16 @@ fn started_with(option: &str, run: Dcctl) -> Dcctl {
 /// Which signals the command finds blocked and ignored.
 const SIGNALS: &str = "grep -E '^Sig(Blk|Ign)' /proc/self/status > @/signals";
 
-/// None is blocked, and none ignored but SIGHUP.
+/// None is blocked, and none ignored but SIGHUP. Signals 32 and 33 are the C library's own: it ignores them in what it
+/// starts, and lets nobody ask for anything else.
 #[track_caller]
 fn assert_clean(rig: &Rig) {
     let found = rig.read("signals").expect("the command wrote it");
-    assert_eq!(found, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000001\n");
+    let mask = |name: &str| {
+        let line = found.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel says it");
+        u64::from_str_radix(line.trim(), 16).expect("a mask") & !(0b11 << 31)
+    };
+    assert_eq!((mask("SigBlk:"), mask("SigIgn:")), (0, 1), "{found}");
 }
 
 #[test]

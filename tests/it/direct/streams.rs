@@ -7,23 +7,25 @@ use crate::direct::{Rig, text};
 #[test]
 fn no_report_overwrites_what_is_read_or_what_others_write() {
     let rig = Rig::new();
-    fs::write(rig.file("in"), "the only copy\n").expect("the test's folder can be written");
-    fs::hard_link(rig.file("in"), rig.file("same")).expect("the test's folder can be written");
-    // By their variables: what an option names is held against what a report has to be.
-    for (option, variable) in [("--events-file", "DCCTL_EVENTS_FILE"), ("--junit", "DCCTL_JUNIT")] {
-        for name in ["in", "./in", "same"] {
+    // Elsewhere: what lies in the test's own folder is held against what a report has to be.
+    let elsewhere = tempfile::tempdir().expect("the temporary folder can be written");
+    let file = |name: &str| elsewhere.path().join(name);
+    fs::write(file("in"), "the only copy\n").expect("the test's folder can be written");
+    fs::hard_link(file("in"), file("same")).expect("the test's folder can be written");
+    for option in ["--events-file", "--junit"] {
+        for name in ["in", "same"] {
             for words in [&["--stdin"][..], &[]] {
-                let mut run = rig.sh(words, "cat > @/out").env(variable, name);
-                run.command().stdin(File::open(rig.file("in")).expect("it is there"));
-                let verdict = run.run().expect_code(3).verdict();
+                let mut run = rig.dcctl(&["exec", "--output", "jsonl"]).args(words).arg(option).arg(file(name));
+                run.command().stdin(File::open(file("in")).expect("it is there"));
+                let verdict = run.args(["--", "cat"]).run().expect_code(3).verdict();
                 let said = text(&verdict["data"]["failure"]["message"]);
                 assert!(said.contains(option) && said.contains("this command's standard input"), "{said}");
             }
         }
-        let mut run = rig.sh(&[], "true").env(variable, "out");
-        run.command().stderr(File::create(rig.file("out")).expect("the test's folder can be written"));
+        let mut run = rig.sh(&[option, &file("out").display().to_string()], "true");
+        run.command().stderr(File::create(file("out")).expect("the test's folder can be written"));
         let said = run.run().expect_code(3).verdict()["data"]["failure"]["message"].to_string();
         assert!(said.contains("this command's standard error"), "{said}");
     }
-    assert_eq!(rig.read("in").as_deref(), Some("the only copy\n"));
+    assert_eq!(fs::read_to_string(file("in")).expect("it is there"), "the only copy\n");
 }
