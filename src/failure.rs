@@ -304,12 +304,20 @@ pub fn shell_word(word: &str) -> String {
     if !word.chars().any(unseen) {
         return format!("'{}'", word.replace('\'', r"'\''"));
     }
-    let spelt = |c: char| match c {
-        '\'' | '\\' => format!("\\{c}"),
-        c if unseen(c) => c.to_string().bytes().map(|byte| format!("\\x{byte:02x}")).collect(),
-        c => c.to_string(),
-    };
-    format!("$'{}'", word.chars().map(spelt).collect::<String>())
+    let mut spelt = String::from("$'");
+    for c in word.chars() {
+        match c {
+            '\'' | '\\' => spelt.extend(['\\', c]),
+            c if unseen(c) => {
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    spelt.push_str(&format!("\\x{byte:02x}"));
+                }
+            }
+            c => spelt.push(c),
+        }
+    }
+    spelt.push('\'');
+    spelt
 }
 
 #[cfg(test)]

@@ -165,17 +165,13 @@ impl Candidate {
                 let (claim, outcome) = keeping::refused(error, &self.place, &*self.clock);
                 let failure = match outcome {
                     Outcome::Failed(failure) if self.wait != Wait::No => {
-                        Outcome::Failed(self.after_waiting(failure, waited))
+                        Outcome::Failed(after_waiting(failure, waited))
                     }
                     outcome => outcome,
                 };
                 (claim, failure)
             }
         }
-    }
-
-    fn after_waiting(&self, failure: Failure, waited: Duration) -> Failure {
-        failure.cause(format!("the run waited for it for {}", clock::human(waited)))
     }
 
     /// Follows the Lease until it may be claimed, says whom it waits for, at once and then every minute, and whenever that
@@ -189,9 +185,7 @@ impl Candidate {
             if answer(&error, self.wait, self.on_busy, now.since(since), Began::Before) != Answer::Wait {
                 return match unseen {
                     // What stood in the way when it could be seen last need not do so now.
-                    Some(why) if kind(&error) == Kind::Busy => {
-                        Waited::Failed(self.after_waiting(why, now.since(since)))
-                    }
+                    Some(why) if kind(&error) == Kind::Busy => Waited::Failed(after_waiting(why, now.since(since))),
                     Some(_) | None => Waited::Over(error),
                 };
             }
@@ -260,6 +254,10 @@ fn holder(error: &ClaimError) -> Option<String> {
         | ClaimError::GivenUp
         | ClaimError::Failed(_) => None,
     }
+}
+
+fn after_waiting(failure: Failure, waited: Duration) -> Failure {
+    failure.cause(format!("the run waited for it for {}", clock::human(waited)))
 }
 
 fn stopped(note: &str) -> Outcome {
