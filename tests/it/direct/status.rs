@@ -91,8 +91,11 @@ fn who_may_only_read_may_look() {
     assert!(run.verdict().to_string().contains("cannot write to the lock folder"), "{}", run.stdout);
 }
 
+/// Makes something in the lock folder.
+type Make = fn(&Rig);
+
 /// What lies in the way of every run, by what is made of the folder.
-fn unusable() -> Vec<(&'static str, fn(&Rig), &'static str)> {
+fn unusable() -> Vec<(&'static str, Make, &'static str)> {
     fn pipe(rig: &Rig) {
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         let path = rig.lock_dir().join("dcctl.flock");
