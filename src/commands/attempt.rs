@@ -116,7 +116,9 @@ impl<A: Asked> Attempt<A> {
         };
         let Desk { environment, clock } = &self.begun.desk;
         let given = self.asked.report().run_dir.as_deref();
-        let mut folder = match files::RunFolder::make(given, environment, clock.wall(), &self.begun.run) {
+        let apart = reports::apart_from_the_lock(given, &self.asked.reads(&self.begun.desk));
+        let made = apart.and_then(|()| files::RunFolder::make(given, environment, clock.wall(), &self.begun.run));
+        let mut folder = match made {
             Ok(folder) => folder,
             Err(failure) => return self.refused(failure),
         };

@@ -27,6 +27,7 @@ use crate::cli::{self, Cli, Command, InstancesCommand, LockCommand, Reading, Rep
 use crate::clock::Clock;
 use crate::commands::apply::reports::Reads;
 use crate::config::Environment;
+use crate::event::text::plain;
 use crate::failure::{Code, Failure};
 use crate::front::{Refusal, refuse};
 use crate::redact::Redactor;
@@ -44,6 +45,8 @@ pub(crate) struct Desk {
 
 /// The whole program: returns the exit status.
 pub fn main() -> u8 {
+    // Before anything else: a second thread would keep what the first one had.
+    crate::process::begin_afresh();
     // Without it such a write ends the process, which is no worse than not to begin.
     let _ = crate::signal::survive_full_files();
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -181,16 +184,18 @@ pub(crate) fn complain(failure: &Failure) {
     let _ = terminal::stderr().write_all(complaint(failure).as_bytes());
 }
 
-/// A failure for people: the sentence, the causes, and what to do.
+/// A failure for people: the sentence, the causes, and what to do. What it repeats may come from anywhere, so nothing in
+/// it acts on a terminal, or looks like a line of its own.
 fn complaint(failure: &Failure) -> String {
-    let mut said = format!("dcctl: {}\n", failure.message);
+    let shown = |text: &str| plain(text).replace('\n', "\n    ");
+    let mut said = format!("dcctl: {}\n", shown(&failure.message));
     for cause in &failure.causes {
-        said.push_str(&format!("  because: {cause}\n"));
+        said.push_str(&format!("  because: {}\n", shown(cause)));
     }
     let remedy = [failure.code.row().remedy.to_owned()];
     let hints = if failure.hints.is_empty() { remedy.as_slice() } else { &failure.hints };
     for hint in hints {
-        said.push_str(&format!("  {hint}\n"));
+        said.push_str(&format!("  {}\n", shown(hint)));
     }
     said.push_str(&format!("  ({}, exit code {})\n", failure.code.name(), failure.code.exit()));
     said

@@ -34,6 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
+use crate::event::text::one_line;
 use crate::failure::{Code, Failure};
 use crate::front::aftermath::Gone;
 use crate::front::feed::Feed;
@@ -379,7 +380,7 @@ impl Front {
     }
 
     fn complain(&mut self, sentence: &str) {
-        let _ = writeln!(self.complaints, "dcctl: {sentence}");
+        let _ = writeln!(self.complaints, "dcctl: {}", one_line(sentence));
     }
 
     /// The exit code: from the journal; where that has no verdict, from the supervisor's last word; and if it left

@@ -36,6 +36,7 @@ mod start;
 mod stop;
 mod update;
 
+pub use child::begin_afresh;
 pub use detach::{Detached, Launch, inherit, inherit_pipe, is_tracking, scrub, spawn};
 pub use driver::drive;
 #[cfg(feature = "test-tools")]

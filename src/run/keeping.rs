@@ -63,9 +63,9 @@ impl End {
                 self.renewed_at = Some(claimed.sent_at);
             }
             Claim::Unsettled => (self.lock, self.holder) = (LockEnd::Unknown, Some(ours.to_string())),
-            Claim::Busy { observation, .. } => self.holder = observation.holder().map(str::to_owned),
+            Claim::Busy { observation, .. } => self.holder = observation.holder().map(message::plain),
             Claim::Seen(observation) => {
-                self.holder = observation.as_ref().and_then(|seen| seen.0.holder()).map(str::to_owned);
+                self.holder = observation.as_ref().and_then(|seen| seen.0.holder()).map(message::plain);
             }
             Claim::Unavailable { .. } | Claim::None => {}
         }
@@ -84,7 +84,7 @@ impl End {
                 (LockEnd::NeverTaken, self.holder.take().filter(|holder| Some(holder) != ours.as_ref()))
             }
             Released::Deleted | Released::Emptied(_) | Released::AlreadyGone => (LockEnd::Released, None),
-            Released::NotOurs { holder } => (LockEnd::Lost, holder.clone()),
+            Released::NotOurs { holder } => (LockEnd::Lost, holder.as_deref().map(message::plain)),
             Released::Lost(lost) => (LockEnd::Lost, last_seen(lost)),
             Released::Left(_) => (LockEnd::Left, ours),
             Released::Unknown { .. } => (LockEnd::Unknown, ours),
@@ -288,8 +288,8 @@ impl Claim {
                 Some(seen) => {
                     let (observation, busy) = *seen;
                     event::LockObserved {
-                        holder: observation.holder().map(str::to_owned),
-                        instance: observation.record().instance().map(str::to_owned),
+                        holder: observation.holder().map(message::plain),
+                        instance: observation.record().instance().map(message::plain),
                         age_ms: busy.age.map(millis),
                         stale: busy.stale,
                         text: Some(busy.text),
@@ -360,7 +360,8 @@ pub(crate) async fn observe(store: &Store, place: &Place, clock: &dyn Clock) -> 
         Err(failure) => (Claim::Seen(None), Outcome::Failed(failure)),
         Ok(Some(observation)) if observation.holder().is_some() => {
             let busy = message::busy(&observation, place, clock.wall());
-            let note = format!("not claimed; it is held by {}", observation.holder().unwrap_or_default());
+            let note =
+                format!("not claimed; it is held by {}", message::plain(observation.holder().unwrap_or_default()));
             (Claim::Seen(Some(Box::new((observation, busy)))), Outcome::Done(note))
         }
         Ok(_) => (Claim::Seen(None), Outcome::Done("a dry run takes no lock".to_owned())),

@@ -182,7 +182,8 @@ pub struct ForCommand {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// Where it runs: the folder that the front was started in.
+    /// Where it runs: the folder that the front was started in, whatever its name is made of.
+    #[serde(with = "any_path")]
     pub folder: PathBuf,
     /// The file that gets its standard output; the front follows it.
     pub stdout: PathBuf,
@@ -192,6 +193,22 @@ pub struct ForCommand {
     pub stdin: bool,
     /// The run ends with the command's own exit status when that is all there is to tell.
     pub propagate: bool,
+}
+
+/// A path that need not be text, which it is for serde by itself.
+mod any_path {
+    use std::ffi::OsString;
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        OsString::deserialize(deserializer).map(PathBuf::from)
+    }
 }
 
 impl OnCluster {

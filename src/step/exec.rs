@@ -4,9 +4,11 @@
 //! nothing which it had started is left.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Code, Failure};
+use crate::failure::{Code, Failure, shell_word};
 use crate::process::{Ended, Exit, Fate, Manner, Stdin, Why};
 use crate::step::halt::Asked;
 use crate::step::invoke::{Call, Files, Raw, make_folder};
@@ -51,10 +53,39 @@ async fn run(kit: &CommandKit, stdin: Stdin) -> Result<Ended, Failure> {
     let files = Files::at(&kit.means, RECORD, &kit.stdout, &kit.stderr)?;
     let done = call.run_in(&kit.means, files, stdin, Some).await.map_err(|failure| match failure.code {
         // It is there, and the system cannot run it.
-        Code::CommandFailed => Failure { code: Code::ToolUnsuitable, ..failure },
+        Code::CommandFailed => not_runnable(Failure { code: Code::ToolUnsuitable, ..failure }),
+        Code::ToolMissing => not_started(failure, &kit.program),
         _ => failure,
     })?;
     Ok(done.ended)
+}
+
+fn not_runnable(failure: Failure) -> Failure {
+    failure.hint("name a program that this machine can run; a script begins with `#!` and its interpreter")
+}
+
+/// The program was found. So it is something else that the system did not find: what is to run it.
+fn not_started(failure: Failure, program: &Path) -> Failure {
+    match interpreter(program) {
+        Some(interpreter) => failure
+            .cause(format!("its first line names the interpreter `{interpreter}`, which is not there"))
+            .hint(format!("install `{interpreter}`, or name another one in the first line of `{}`", program.display())),
+        None => failure.hint(format!(
+            "`{}` is there, and something that it needs to start is not: `ldd` names the libraries of a program",
+            program.display()
+        )),
+    }
+}
+
+/// What the first line of a script names after `#!`. A carriage return, which an editor may have left, is shown.
+fn interpreter(program: &Path) -> Option<String> {
+    const LONGEST: u64 = 256;
+    let mut head = Vec::new();
+    File::open(program).ok()?.take(LONGEST).read_to_end(&mut head).ok()?;
+    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = String::from_utf8_lossy(line);
+    let name = line.trim_matches([' ', '\t']).split([' ', '\t']).next().filter(|name| !name.is_empty())?;
+    Some(name.escape_debug().to_string())
 }
 
 fn would_run(kit: &CommandKit) -> String {
@@ -130,7 +161,8 @@ pub fn find_command(environment: &[(String, String)], word: &OsStr, folder: &Pat
         let failure = if path.is_empty() { failure.cause("PATH is not set") } else { failure };
         let here = folder.join(word);
         if is_program(&here) {
-            failure.hint(format!("one of that name is in this folder: write `./{shown}`"))
+            failure
+                .hint(format!("one of that name is in this folder: write `./{}`", shell_word(&word.to_string_lossy())))
         } else if is_for_a_shell(word) {
             failure.hint("what only a shell understands needs one: `dcctl exec … -- sh -c '…'`")
         } else {
@@ -146,8 +178,11 @@ fn no_program(path: &Path) -> Failure {
     let missing = |sentence: String| Failure::new(Code::ToolMissing, sentence);
     if path.is_dir() {
         missing(format!("`{shown}` is a folder")).hint("name a program in it")
+    } else if path.is_file() {
+        let typed = shell_word(&path.to_string_lossy());
+        missing(format!("`{shown}` is no program: it may not be executed")).hint(format!("`chmod +x {typed}`"))
     } else if path.exists() {
-        missing(format!("`{shown}` is no program: it may not be executed")).hint(format!("chmod +x '{shown}'"))
+        missing(format!("`{shown}` is no program: it is no file")).hint("name a file that can be run")
     } else {
         missing(format!("there is no file `{shown}`")).hint("write the path of a program, or its name on PATH")
     }

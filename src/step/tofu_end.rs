@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::clock::{Instant, human};
-use crate::failure::{Code, Failure};
+use crate::failure::{Code, Failure, shell_word};
 use crate::process::{Ended, Exit, Fate, Stop};
 use crate::step::invoke::Tail;
 use crate::step::tofu_ui::{Problem, Ui};
@@ -248,8 +248,9 @@ fn locked(failure: Failure, problem: &Problem) -> Failure {
     let who = value("Who:").map_or_else(String::new, |who| format!(" by {who}"));
     match id {
         Some(id) => failure.hint(format!(
-            "the state is locked{who}; if that process is gone for good, run `tofu force-unlock {id}` in an initialised \
-             copy of the root"
+            "the state is locked{who}; if that process is gone for good, run `tofu force-unlock {}` in an initialised \
+             copy of the root",
+            shell_word(id)
         )),
         None => failure.hint(format!("the state is locked{who}; wait until that process has ended")),
     }

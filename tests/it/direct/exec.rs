@@ -189,3 +189,30 @@ fn dcctl_inside_dcctl_says_so_and_another_folder_is_another_lock() {
     rig.sh(&[], &inner("other")).run().expect_code(0);
     assert_eq!((rig.read("code").as_deref(), rig.read("started")), (Some("0\n"), Some(String::new())));
 }
+
+#[test]
+fn a_command_that_cannot_be_started_is_told_with_what_would_help() {
+    use std::os::unix::fs::PermissionsExt;
+    let rig = Rig::new();
+    let write = |name: &str, text: &str| {
+        std::fs::write(rig.file(name), text).expect("the test's folder can be written");
+        std::fs::set_permissions(rig.file(name), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    };
+    write("script", "#! /no/such/python3 -u\nprint(1)\n");
+    write("dos", "#!/bin/sh\r\ntrue\r\n");
+    let pipe = rig.file("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a pipe");
+    for (name, says) in [
+        ("script", &["the interpreter `/no/such/python3`, which is not there", "install `/no/such/python3`"][..]),
+        ("dos", &[r"`/bin/sh\\r`"]),
+        ("pipe", &["it is no file", "name a file that can be run"]),
+    ] {
+        let run = rig.dcctl(&["exec", "--output", "jsonl"]).args(["--", &format!("./{name}")]);
+        let verdict = run.run().expect_code(4).verdict();
+        let told = format!("{} {}", verdict["data"]["failure"], verdict["data"]["next"]);
+        for part in says {
+            assert!(told.contains(part), "{name}: {part} is not in {told}");
+        }
+        assert!(!told.contains("--tofu") && !told.contains("chmod"), "{name}: {told}");
+    }
+}
