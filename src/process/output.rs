@@ -43,7 +43,8 @@ pub(crate) struct Piece<'a> {
 /// A reader of one output file.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    file: File,
+    /// None of an output that is not there.
+    file: Option<File>,
     block: Box<[u8]>,
     /// The beginning of a line whose end was not read yet; shorter than a piece.
     carry: Vec<u8>,
@@ -56,13 +57,18 @@ pub(crate) struct Lines {
 impl Lines {
     /// Opens the file at its beginning.
     pub(crate) fn open(path: &Path) -> io::Result<Lines> {
-        let file = File::open(path)?;
-        Ok(Lines { file, block: vec![0; BLOCK].into(), carry: Vec::with_capacity(PIECE), continued: false, offset: 0 })
+        Ok(Lines { file: Some(File::open(path)?), block: vec![0; BLOCK].into(), ..Lines::none() })
+    }
+
+    /// Nothing to read.
+    pub(crate) fn none() -> Lines {
+        Lines { file: None, block: Box::default(), carry: Vec::new(), continued: false, offset: 0 }
     }
 
     /// How long the file is now, in bytes.
     pub(crate) fn length(&self) -> u64 {
-        self.file.metadata().map_or(self.offset, |metadata| metadata.len())
+        let metadata = self.file.as_ref().and_then(|file| file.metadata().ok());
+        metadata.map_or(self.offset, |metadata| metadata.len())
     }
 
     /// How many bytes were read so far.
@@ -78,8 +84,9 @@ impl Lines {
         cut: impl Fn(&[u8], usize) -> usize,
         mut visit: impl FnMut(Piece<'_>),
     ) -> io::Result<usize> {
+        let Some(file) = &mut self.file else { return Ok(0) };
         let length = loop {
-            match self.file.read(&mut self.block) {
+            match file.read(&mut self.block) {
                 Ok(length) => break length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

@@ -14,6 +14,17 @@ pub fn at(spec: &Spec, place: &str) {
     let _ = (spec, place);
 }
 
+/// Tells `process` where it is to stand still: `tool:intended:tofu apply` is when an interrupt of OpenTofu is recorded and
+/// not sent.
+pub fn of_tools(spec: &Spec) {
+    #[cfg(feature = "test-tools")]
+    if let Some(moment) = spec.break_at.as_deref().and_then(|at| at.strip_prefix("tool:")) {
+        crate::process::halt_at(moment);
+    }
+    #[cfg(not(feature = "test-tools"))]
+    let _ = spec;
+}
+
 /// Where a process is to stand still, once: `after:lock.claimed` is when the journal has the first event of that type.
 #[derive(Debug, Default)]
 pub struct Halt {
