@@ -171,10 +171,7 @@ impl Origin {
     /// For looking at the lock.
     pub(crate) fn store(&self) -> Store {
         match self {
-            Origin::Cluster(cluster) => {
-                let anew = make_anew(cluster.connection());
-                Store::Kubernetes(LeaseApi::over(cluster.client(), anew, Timing::STANDARD))
-            }
+            Origin::Cluster(cluster) => lease_store(cluster),
             Origin::Folder(folder) => Store::Direct(folder.clone()),
         }
     }
@@ -214,6 +211,12 @@ pub(crate) fn inherit(spec: &Spec, holder: &HolderId, estate: Estate, clock: Arc
     let mut keeper = Keeper::inherit(make_store, request, estate, Timing::STANDARD, clock);
     let changes = Changes { order: Order::AsTheyCome, kept_back: VecDeque::new(), more: keeper.changes() };
     (keeper, changes)
+}
+
+/// The Lease of this cluster, over the client that everything else uses, and with credentials that are had anew where
+/// the kubeconfig says how.
+pub(crate) fn lease_store(cluster: &Cluster) -> Store {
+    Store::Kubernetes(LeaseApi::over(cluster.client(), make_anew(cluster.connection()), Timing::STANDARD))
 }
 
 /// How a client with other credentials is had, when the API server does not know the first ones any more.
