@@ -4,7 +4,7 @@
 //! become the tool. So the search is over only when a second brought no tool that was not known.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::clock::Clock;
@@ -120,7 +120,7 @@ fn gather(
 /// One of which there is a record. A record without a process is that of whoever leads what carries its tag; if nothing
 /// does, it was never started.
 fn recorded_one(
-    base: &PathBuf,
+    base: &Path,
     recorded: Recorded,
     intent: Intent,
     heard: &Heard,
@@ -219,7 +219,7 @@ mod tests {
     fn a_tool_without_a_record_is_looked_after_as_its_tag_suggests() {
         let folder = tempfile::tempdir().expect("a folder");
         let heard = Heard { at_work: BTreeSet::new(), interrupted: BTreeMap::new() };
-        let care = Care { manner: Manner::Helm, stdout: PathBuf::new(), stderr: PathBuf::new() };
+        let care = Care { manner: Manner::Helm, stdout: "out".into(), stderr: "err".into() };
         let guess = |step: &str| (format!("guessed from {step}"), care.clone());
         let found = gather("run", folder.path(), &heard, guess, &[stat(4_000_010, 4_000_010, 5)]);
         let [orphan] = &found[..] else { panic!("{found:?}") };

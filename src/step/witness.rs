@@ -4,6 +4,7 @@
 //! No step is finished here and nothing of one is repeated. A tool is seen to its end, and then this says what that end
 //! means. Its exit status only its parent could have learned, so its last words decide.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -40,9 +41,14 @@ pub fn guess(run_dir: &Path, step: &str) -> (String, Care) {
 pub fn learn(bundle: &Bundle, run_dir: &Path, redactor: &Redactor) {
     let Some(chart) = bundle.instance.as_ref().and_then(|instance| instance.chart.as_ref()) else { return };
     let values = std::fs::read(run_dir.join(PRIVATE).join("values.json")).ok();
-    let Some(values) = values.and_then(|text| serde_json::from_slice::<Value>(&text).ok()) else { return };
-    for (key, output) in &chart.outputs {
-        let given = key.split('.').try_fold(&values, |value, part| value.get(part));
+    if let Some(values) = values.and_then(|text| serde_json::from_slice(&text).ok()) {
+        learn_from(&values, &chart.outputs, redactor);
+    }
+}
+
+fn learn_from(values: &Value, outputs: &BTreeMap<String, String>, redactor: &Redactor) {
+    for (key, output) in outputs {
+        let given = key.split('.').try_fold(values, |value, part| value.get(part));
         teach(output, given.unwrap_or(&Value::Null), redactor);
     }
 }
@@ -59,7 +65,7 @@ fn teach(name: &str, value: &Value, redactor: &Redactor) {
 /// Brings a state that OpenTofu could not save to where it stays, before the copies of the roots are removed.
 pub fn rescue(run_dir: &Path, state_dir: &Path) -> Option<PathBuf> {
     let rescue = |part: Part| tofu_state::rescue(part, &run_dir.join(PRIVATE).join(part.word()), run_dir, state_dir);
-    let rescued = [Part::Infrastructure, Part::Prerequisites].into_iter().filter_map(rescue).next();
+    let rescued = [Part::Infrastructure, Part::Prerequisites].into_iter().find_map(rescue);
     tofu_state::make_private(state_dir);
     rescued
 }
@@ -255,4 +261,82 @@ pub fn last_words(program: &str, care: &Care) -> Option<String> {
         (_, true) => "it ended without a last word".to_owned(),
         (_, false) => format!("these were begun and not seen to complete: {}", unfinished.join(", ")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::time::Duration;
+
+    fn ended() -> Ended {
+        Ended {
+            pid: 7,
+            exit: Exit::Unknown,
+            interrupts_sent: 1,
+            interrupts_reported: 0,
+            why: None,
+            killed: false,
+            left_behind: Vec::new(),
+            took: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn a_tool_without_a_record_is_treated_as_its_kind_is() {
+        let rows = [
+            ("tofu-apply", "tofu apply", Manner::OpenTofu),
+            ("tofu-plan-2", "tofu plan-2", Manner::OpenTofu),
+            ("tofu-init", "tofu init", Manner::Query),
+            ("helm-upgrade", "helm upgrade", Manner::Helm),
+            ("helm-rollback", "helm rollback", Manner::Unsignalled),
+            ("helm-uninstall", "helm uninstall", Manner::Unsignalled),
+            ("helm-template", "helm template", Manner::Query),
+            ("verify-api-answers", "verify-api-answers", Manner::Group),
+            ("command", "command", Manner::Group),
+        ];
+        for (step, name, manner) in rows {
+            let (known, care) = guess(Path::new("/run"), step);
+            assert_eq!((known.as_str(), care.manner), (name, manner), "{step}");
+            assert_eq!(care.stdout, Path::new("/run/output").join(format!("{step}.stdout")));
+        }
+    }
+
+    #[test]
+    fn what_the_chart_got_from_opentofu_is_hidden() {
+        let values =
+            json!({ "broker": { "ca": "zebra-crossing", "ports": ["giraffe-neck", 1883] }, "plain": "okapi-plain" });
+        let outputs = [("broker.ca", "nats_ca"), ("broker.ports", "ports"), ("not.there", "none")];
+        let outputs = outputs.map(|(key, output)| (key.to_owned(), output.to_owned())).into_iter().collect();
+        let redactor = Redactor::default();
+        learn_from(&values, &outputs, &redactor);
+        let said = redactor.text("zebra-crossing giraffe-neck okapi-plain").into_owned();
+        assert_eq!(said, "[redacted] [redacted] okapi-plain");
+    }
+
+    #[test]
+    fn helm_s_last_words_are_all_that_is_claimed_of_its_release() {
+        let heard = |lines: &[(Stream, &str)]| {
+            let mut witness = Witness::of("helm upgrade", Manner::Helm, Redactor::default());
+            for (stream, text) in lines {
+                let (stream, text) = (*stream, (*text).to_owned());
+                witness.take(process::Update::Line { stream, text, lossy: false, more: false });
+            }
+            witness.judge(&ended(), None)
+        };
+        let deployed = heard(&[(Stream::Stdout, "NAME: dc-one"), (Stream::Stdout, "STATUS: deployed")]);
+        assert!(deployed.clean && deployed.note.contains("is deployed"), "{deployed:?}");
+        let cancelled = heard(&[(Stream::Stderr, "Error: UPGRADE FAILED: context canceled")]);
+        assert!(!cancelled.clean && cancelled.note.contains("context canceled"), "{cancelled:?}");
+        let silent = heard(&[]);
+        assert!(!silent.clean && silent.note.contains("without a last word"), "{silent:?}");
+        assert_eq!(silent.unfinished.len(), 1);
+    }
+
+    #[test]
+    fn a_question_that_nobody_asks_any_more_has_no_answer() {
+        let mut witness = Witness::of("tofu output", Manner::Query, Redactor::default());
+        let (stream, text) = (Stream::Stdout, "{\"password\":\"hunter2\"}".to_owned());
+        assert_eq!(witness.take(process::Update::Line { stream, text, lossy: false, more: false }), []);
+    }
 }

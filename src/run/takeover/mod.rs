@@ -57,11 +57,11 @@ pub async fn take_over(
     gone: Gone,
     requests: UnboundedReceiver<(Asked, Strength)>,
 ) -> Result<(Finished, Vec<Unwritten>), Failure> {
-    let (remains, silent, told, redactor) = match resume(spec, clock, file, &gone)? {
+    let begun = match resume(spec, clock, file, gone)? {
         Resumed::Said(finished) => return Ok((finished, Vec::new())),
-        Resumed::At { remains, silent, told, redactor } => (*remains, silent, told, redactor),
+        Resumed::At(begun) => *begun,
     };
-    let mut told = told;
+    let Beginning { remains, silent, mut told, redactor } = begun;
     let holder = spec.holder(gone.pid);
     if silent {
         for event in crate::run::opening(spec, &holder.to_string()) {
@@ -83,17 +83,20 @@ enum Resumed {
     /// There is a verdict.
     Said(Finished),
     /// Here.
-    At {
-        remains: Box<Remains>,
-        /// Nothing was told at all.
-        silent: bool,
-        told: Chronicle,
-        redactor: Redactor,
-    },
+    At(Box<Beginning>),
+}
+
+/// What a take-over begins with.
+struct Beginning {
+    remains: Remains,
+    /// Nothing was told at all.
+    silent: bool,
+    told: Chronicle,
+    redactor: Redactor,
 }
 
 /// Reads the journal and goes on with it.
-fn resume(spec: &Spec, clock: &Arc<dyn Clock>, file: &File, gone: &Gone) -> Result<Resumed, Failure> {
+fn resume(spec: &Spec, clock: &Arc<dyn Clock>, file: &File, gone: Gone) -> Result<Resumed, Failure> {
     let path = spec.journal();
     let unusable = |error: &io::Error| {
         let sentence =
@@ -133,5 +136,5 @@ fn resume(spec: &Spec, clock: &Arc<dyn Clock>, file: &File, gone: &Gone) -> Resu
     let journal = Journal::over(file, &path, voice, reports).map_err(|error| unusable(&error))?;
     let tally = std::mem::take(&mut remains.tally);
     let told = Chronicle::go_on(journal, tally, clock.clone());
-    Ok(Resumed::At { remains: Box::new(remains), silent: is_silent, told, redactor })
+    Ok(Resumed::At(Box::new(Beginning { remains, silent: is_silent, told, redactor })))
 }

@@ -110,7 +110,7 @@ impl<'a> Owner<'a> {
         let judged = self.judge(&seen);
         self.end_step(&judged);
         self.give_back(&mut requests).await;
-        self.ending(seen, judged)
+        self.ending(&seen, judged)
     }
 
     /// Finds the tools. Meanwhile the lock is renewed already, and force is heard.
@@ -341,7 +341,7 @@ impl<'a> Owner<'a> {
         keeping::tell_release(&released, &self.holder.to_string(), took, &mut self.told);
     }
 
-    fn ending(&mut self, seen: Vec<Seen>, judged: Vec<(String, Stopped)>) -> Ending {
+    fn ending(&mut self, seen: &[Seen], judged: Vec<(String, Stopped)>) -> Ending {
         if !self.spec.keep_output {
             for path in seen.iter().flat_map(|seen| &seen.outputs) {
                 // What the front passes on of them is open already.

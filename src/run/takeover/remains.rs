@@ -62,11 +62,12 @@ impl Lock {
     /// What there is to go on with; none when there is nothing.
     pub(super) fn estate(&self) -> Option<Estate> {
         match self {
-            Lock::Never | Lock::Without { claim_in_doubt: false } => None,
             Lock::Asked | Lock::Without { claim_in_doubt: true } => Some(Estate::Asked),
             Lock::Held { uid, renewed_at } => Some(Estate::Held { uid: uid.clone(), renewed_at: *renewed_at }),
             Lock::Returning => Some(Estate::Returning),
-            Lock::Released | Lock::Lost { .. } | Lock::Left => None,
+            Lock::Never | Lock::Without { claim_in_doubt: false } | Lock::Released | Lock::Lost { .. } | Lock::Left => {
+                None
+            }
         }
     }
 }
@@ -148,7 +149,7 @@ pub(super) struct Remains {
 impl Remains {
     /// A journal without a word is that of a supervisor that may have got as far as to ask for the lock before the disk
     /// took its first line.
-    pub(super) fn of_nothing(spec: &Spec, gone: &Gone) -> Remains {
+    pub(super) fn of_nothing(spec: &Spec, gone: Gone) -> Remains {
         let remains = Remains::of("", spec.began);
         match (spec.mode, gone.hello) {
             (Mode::Act, true) => {
@@ -214,7 +215,7 @@ impl Remains {
                 self.told.entry(output.program).or_default().lines[usize::from(stderr)] += 1;
             }
             Event::OutputDropped(dropped) => {
-                self.of_speaker().into_iter().for_each(|told| told.dropped += dropped.lines)
+                self.of_speaker().into_iter().for_each(|told| told.dropped += dropped.lines);
             }
             Event::ProcessInterrupted(sent) => self.told.entry(sent.program).or_default().interrupted += 1,
             Event::ProcessInterruptReported(reported) => {

@@ -2,6 +2,7 @@
 //! once and writes its state, the lock is renewed all the while and given back, and running the same again converges.
 
 use std::fs;
+use std::io::Write;
 use std::time::Duration;
 
 use dcctl::clock::{Clock, System};
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 use crate::bed::dcctl::{Finished, Running};
 use crate::bed::{LEASE, wait};
+use crate::lock;
 use crate::stopping::rig::Rig;
 
 /// Asks a program that was built for tests to stand still.
@@ -265,4 +267,44 @@ fn a_supervisor_that_stands_still_for_half_a_minute_goes_on_as_if_nothing_had_be
     assert_eq!(finished.verdict()["data"]["lock"], "released");
     assert!(finished.stderr.contains("has not answered for"), "{}", finished.stderr);
     assert!(finished.stderr.contains("the supervisor answers again"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_front_that_goes_on_after_the_locks_validity_says_that_it_is_lost_and_leaves_it() {
+    let rig = lock::rig::Rig::new().slow_thing(600.0);
+    let run = rig.bootstrap("one").env("BED_SUSPENDED", rig.suspended()).start();
+    rig.wait_until_in_flight(&run);
+    let supervisor = run.supervisor();
+    run.signal(Signal::STOP);
+    kill(supervisor, Signal::KILL);
+    let holder = rig.holder().expect("nobody gave it back");
+    rig.suspend(70);
+    run.signal(Signal::CONT);
+    let finished = run.finish().expect_code(1);
+    let verdict = finished.verdict()["data"].clone();
+    assert_eq!((&verdict["failure"]["code"], &verdict["lock"]), (&"supervisor.killed".into(), &"lost".into()));
+    assert_eq!((verdict["holder"].as_str(), rig.holder()), (Some(holder.as_str()), Some(holder.clone())));
+    assert!(verdict["next"].to_string().contains("whether the lock still names"), "{verdict}");
+    assert_eq!(count(&finished.events(), "process.interrupted"), 1, "the tool is stopped all the same");
+    assert!(rig.bed.mark().pids().is_empty(), "something of the run lives");
+}
+
+#[test]
+fn a_line_that_the_supervisor_had_begun_is_ended_and_the_numbers_go_on() {
+    let rig = Rig::new(CREATION);
+    let run = rig.start();
+    rig.wait_until_in_flight(&run);
+    let supervisor = run.supervisor();
+    kill(supervisor, Signal::STOP);
+    wait::fact("the supervisor to stand still", || stands_still(supervisor).then_some(()));
+    let journal = run.journal().path().to_owned();
+    let mut file = fs::File::options().append(true).open(&journal).expect("it is there");
+    file.write_all(b"{\"v\":1,\"seq\":4").expect("there is room");
+    drop(file);
+    kill(supervisor, Signal::KILL);
+    let finished = run.finish().expect_code(1);
+    assert_taken_over(&rig, &finished);
+    let text = fs::read_to_string(journal).expect("it is there");
+    let broken = text.lines().filter(|line| serde_json::from_str::<Value>(line).is_err()).count();
+    assert!(broken == 1 && text.ends_with('\n'), "{broken} lines are broken");
 }
