@@ -74,8 +74,8 @@ codes! {
         "The API server answered a request with an error that has no code of its own."
         "Mend what the API server's own sentence in the message names, then run the same command again.";
     SupervisorKilled "supervisor.killed" 1 "operator"
-        "The process that owned the run was killed."
-        "See what was still running and where the lock is, then run the same command again.";
+        "The process that owned the run was killed; its tools were stopped in its place, as far as they could be found."
+        "See in the verdict what was finished and where the lock is, then run the same command again.";
     UsageInvalid "usage.invalid" 2 "caller"
         "The command line is wrong."
         "Correct the option that the message names; `dcctl help` lists the commands, and each has --help.";

@@ -9,9 +9,9 @@
 //! be copied to it ([`feed`]).
 //!
 //! There is one writer of the journal at a time. The front writes it before the supervisor starts ([`refuse()`]: a
-//! command that never became a run) and after it is gone without a verdict ([`aftermath`]).
+//! command that never became a run) and after it is gone without a verdict: then it takes the run over
+//! ([`take_over`]).
 
-mod aftermath;
 mod feed;
 mod follow;
 mod refuse;
@@ -33,15 +33,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc::unbounded_channel;
+
 use crate::clock::{Clock, Instant};
 use crate::event::text::one_line;
 use crate::failure::{Code, Failure};
-use crate::front::aftermath::Gone;
 use crate::front::feed::Feed;
 use crate::front::follow::Follower;
 use crate::front::relay::Relay;
 use crate::front::show::Shown;
-use crate::run::{Answer, Asked, Ear, Finished, Link, Mouth, Purpose, Spec, Started, Word, caught, drill};
+use crate::run::machine::Strength;
+use crate::run::{
+    Answer, Asked, Ear, Finished, Gone, Link, Mouth, Purpose, Spec, Started, Unwritten, Word, caught, complete, drill,
+    take_over, verdict_of,
+};
 use crate::signal::{Kind, Signals, StopSignal};
 
 /// How often the supervisor is asked whether it is there.
@@ -251,7 +256,7 @@ impl Front {
             self.say_goodbye();
             return Ok(0);
         }
-        let verdict = self.verdict(supervisor.pid, &shown);
+        let verdict = self.verdict(supervisor.pid, &shown).await;
         shown.drain(STALLED).await;
         self.complete_journal();
         verdict
@@ -260,7 +265,7 @@ impl Front {
     /// What the journal's disk did not take may find room now: the outputs of the run's command are gone.
     fn complete_journal(&mut self) {
         let Some(lines) = self.rest.take() else { return };
-        let why = match aftermath::complete(&self.journal, &lines) {
+        let why = match complete(&self.journal, &lines) {
             Ok(0) => return,
             Ok(missing) => format!("{missing} events are missing in it"),
             Err(error) => format!("its last lines are missing ({error})"),
@@ -321,14 +326,23 @@ impl Front {
     }
 
     async fn pass_on(&mut self, signal: StopSignal) {
+        let (asked, strength) = self.weigh(&signal);
+        let word = match strength {
+            Strength::Force => Word::Force(asked),
+            Strength::Graceful => Word::Stop(asked),
+        };
+        let _ = self.mouth.say(&word).await;
+    }
+
+    /// What a signal asks for.
+    fn weigh(&mut self, signal: &StopSignal) -> (Asked, Strength) {
         let now = self.clock.now();
-        let asked = Asked { signal: signal.signal.name().to_owned(), pid: signal.pid, uid: signal.uid };
         self.stay = Stay::ToTheEnd;
-        let word = if self.is_force(&signal, now) { Word::Force(asked) } else { Word::Stop(asked) };
-        if is_typed(&signal) {
+        let strength = if self.is_force(signal, now) { Strength::Force } else { Strength::Graceful };
+        if is_typed(signal) {
             self.typed.get_or_insert(now);
         }
-        let _ = self.mouth.say(&word).await;
+        (Asked { signal: signal.signal.name().to_owned(), pid: signal.pid, uid: signal.uid }, strength)
     }
 
     /// SIGQUIT, and a second Ctrl+C of a person at the terminal, are force. Nothing else ever is.
@@ -383,10 +397,31 @@ impl Front {
         let _ = writeln!(self.complaints, "dcctl: {}", one_line(sentence));
     }
 
+    /// Owns the run in the place of a supervisor that has ended. Signals are heard meanwhile.
+    async fn own(&mut self, gone: Gone) -> Result<(Finished, Vec<Unwritten>), Failure> {
+        let (ask, requests) = unbounded_channel();
+        let (spec, clock) = (self.spec.clone(), self.clock.clone());
+        let journal = self.journal.try_clone().map_err(|error| crate::run::unwritable(&spec.journal(), &error))?;
+        self.complain("the process that owned this run is gone; this one goes on in its place");
+        let owning = take_over(&spec, &clock, &journal, gone, requests);
+        tokio::pin!(owning);
+        loop {
+            tokio::select! {
+                biased;
+                signal = self.signals.next() => {
+                    let request = self.weigh(&signal);
+                    // Once the verdict is being written, nobody listens.
+                    let _ = ask.send(request);
+                }
+                done = &mut owning => return done,
+            }
+        }
+    }
+
     /// The exit code: from the journal; where that has no verdict, from the supervisor's last word; and if it left
-    /// none either, from a verdict that is written in its place.
-    fn verdict(&mut self, pid: u32, shown: &Shown) -> Result<u8, Broken> {
-        if let Some(code) = aftermath::verdict_of(&self.journal) {
+    /// none either, from a verdict of our own, after the run was seen to its end.
+    async fn verdict(&mut self, pid: u32, shown: &Shown) -> Result<u8, Broken> {
+        if let Some(code) = verdict_of(&self.journal) {
             return Ok(code);
         }
         let Heard { hello, not_begun, finished, .. } = std::mem::take(&mut self.heard);
@@ -394,8 +429,10 @@ impl Front {
             shown.end_with(String::new());
             return Err(Broken::NotStarted(failure));
         }
-        let written = || aftermath::write(&self.spec, &self.clock, &self.journal, &Gone { pid, hello });
-        let ended = finished.map_or_else(written, |finished| Ok((finished, Vec::new())));
+        let ended = match finished {
+            Some(finished) => Ok((finished, Vec::new())),
+            None => self.own(Gone { pid, hello }).await,
+        };
         let (Finished { exit_code, lines }, unwritten) = ended.map_err(|failure| {
             shown.end_with(String::new());
             Broken::NoVerdict(failure)
@@ -404,7 +441,7 @@ impl Front {
             self.complain(&unwritten.to_string());
         }
         // What was written by us is in the journal as well, if that took it.
-        if aftermath::verdict_of(&self.journal).is_none() {
+        if verdict_of(&self.journal).is_none() {
             if lines.is_none() {
                 self.complain(&format!("the run ended with exit code {exit_code}; its last line could not be had"));
             }

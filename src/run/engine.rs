@@ -232,7 +232,7 @@ impl Engine {
                 let place = self.work.place(index);
                 self.told.tell(Some(&place.id), place.started());
                 self.at = Some((place, self.told.now()));
-                self.work.begin(index);
+                self.work.begin(index, &self.told);
             }
             Effect::PassOn(Strength::Graceful) => {
                 self.stopper.graceful(self.told.now(), self.work.directly());

@@ -22,7 +22,7 @@ use crate::run::spec::{Mode, Purpose, Spec};
 use crate::run::translate::{self, millis};
 use crate::run::verdict::{self, Verdict};
 use crate::run::work::Work;
-use crate::run::{drill, exec};
+use crate::run::{drill, exec, former};
 use crate::signal;
 use crate::step::updates;
 
@@ -112,6 +112,7 @@ impl Supervisor {
             seq: 0,
             halt: drill::Halt::of(&spec),
         };
+        drill::of_tools(&spec);
         let path = spec.journal();
         let journal = Journal::open(&path, voice, reports).map_err(|error| unwritable(&path, &error))?;
         let told = Chronicle::new(journal, clock.clone());
@@ -146,6 +147,10 @@ impl Supervisor {
     fn open(&mut self, work: &Work) {
         for event in translate::opening(&self.spec, &work.holder()) {
             self.told.tell(None, event);
+        }
+        former::write_down(&self.spec, &work.holder());
+        for killed in former::look(&self.spec) {
+            self.told.note(killed);
         }
         if !self.spec.dropped.is_empty() {
             let names = self.spec.dropped.clone();
