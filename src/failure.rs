@@ -58,6 +58,9 @@ codes! {
     ChartFailed "chart.failed" 1 "author of the change"
         "Helm failed."
         "Read its message above, mend the cause and run the same command again.";
+    NamespaceStuck "namespace.stuck" 1 "operator"
+        "The instance's namespace was deleted and did not go within its budget."
+        "Mend what the message says keeps it, then run the same command again.";
     ReadinessTimedOut "readiness.timed_out" 1 "author of the change"
         "The instance did not become ready within its budget."
         "Look at the workloads that the verdict names, mend the cause and run the same command again.";

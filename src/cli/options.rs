@@ -29,6 +29,8 @@ pub enum Command {
     Install(InstallArgs),
     /// Build an instance in its own namespace
     Bootstrap(BootstrapArgs),
+    /// Remove an instance: its chart, its infrastructure, its namespace and its declaration
+    Destroy(DestroyArgs),
     /// Run any command under the cluster's lock: `dcctl exec -- CMD [ARG…]`
     Exec(ExecArgs),
     /// Look at the cluster's lock
@@ -97,6 +99,24 @@ pub struct BootstrapArgs {
     /// Build the bundle's images first, before the lock
     #[arg(long, env = "DCCTL_BUILD")]
     pub build: bool,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub apply: ApplyOptions,
+}
+
+/// `dcctl destroy`
+///
+/// It asks nothing: the command names the instance, and `--dry-run` lists everything that would go.
+#[derive(Debug, Args)]
+pub struct DestroyArgs {
+    /// The instance's name
+    pub instance: String,
+
+    /// Go on although the OpenTofu state is lost, or is not to be used: what OpenTofu had made stays, and is named as far
+    /// as it is known
+    #[arg(long, env = "DCCTL_ABANDON_INFRASTRUCTURE")]
+    pub abandon_infrastructure: bool,
 
     #[command(flatten)]
     #[allow(missing_docs, reason = "the group documents itself")]

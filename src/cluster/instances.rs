@@ -286,14 +286,14 @@ impl Cluster {
         }
     }
 
-    /// Sets annotations of a declaration, and only of the very object with this uid.
+    /// Sets annotations of a declaration, or takes those without a value away, and only of the very object with this uid.
     ///
     /// Fails with `guard.cannot_tell` when it is gone or another.
     pub async fn annotate_declaration(
         &self,
         api_version: &str,
         (name, uid): (&str, &str),
-        annotations: &[(&str, &str)],
+        annotations: &[(&str, Option<&str>)],
     ) -> Result<(), Failure> {
         let annotations: serde_json::Map<String, Value> =
             annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
@@ -345,7 +345,8 @@ fn collection(api_version: &str) -> String {
     format!("/apis/{api_version}/instances")
 }
 
-fn path(api_version: &str, name: &str) -> String {
+/// The path of one declaration.
+pub(in crate::cluster) fn path(api_version: &str, name: &str) -> String {
     format!("{}/{}", collection(api_version), encode(name))
 }
 

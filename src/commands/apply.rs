@@ -1,9 +1,11 @@
-//! `dcctl install` and `dcctl bootstrap`: gathers everything about a run of a bundle.
+//! `dcctl install`, `dcctl bootstrap` and `dcctl destroy`: gathers everything about a run of a bundle.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cli::{ApplyOptions, BootstrapArgs, InstallArgs, ReportOptions, SubstrateOptions, TargetOptions};
+use crate::cli::{
+    ApplyOptions, BootstrapArgs, DestroyArgs, InstallArgs, ReportOptions, SubstrateOptions, TargetOptions,
+};
 use crate::cluster::{Kubeconfig, Proxies, Sources, kubeconfig};
 use crate::commands::apply::reports::Reads;
 use crate::commands::attempt::{self, Asked as _, Begun};
@@ -13,19 +15,30 @@ use crate::failure::{Code, Failure};
 use crate::front::Showing;
 use crate::pipeline::{Plan, Verb};
 use crate::run::{ForBundle, Mode, OnCluster, Purpose, Spec};
+use crate::step::{Choices, Fate};
 
 pub(crate) mod files;
 pub(crate) mod reports;
 
 /// `dcctl install`.
 pub(crate) fn install(desk: &Desk, args: InstallArgs) -> u8 {
-    attempt::make(desk, Asked { verb: Verb::Install, instance: None, build: false, options: args.apply })
+    let choices = Choices::default();
+    attempt::make(desk, Asked { verb: Verb::Install, instance: None, build: false, choices, options: args.apply })
 }
 
 /// `dcctl bootstrap INSTANCE`.
 pub(crate) fn bootstrap(desk: &Desk, args: BootstrapArgs) -> u8 {
     let BootstrapArgs { instance, build, apply: options } = args;
-    attempt::make(desk, Asked { verb: Verb::Bootstrap, instance: Some(instance), build, options })
+    let (instance, choices) = (Some(instance), Choices::default());
+    attempt::make(desk, Asked { verb: Verb::Bootstrap, instance, build, choices, options })
+}
+
+/// `dcctl destroy INSTANCE`.
+pub(crate) fn destroy(desk: &Desk, args: DestroyArgs) -> u8 {
+    let DestroyArgs { instance, abandon_infrastructure, apply: options } = args;
+    let infrastructure = if abandon_infrastructure { Fate::Abandoned } else { Fate::Destroyed };
+    let (instance, choices) = (Some(instance), Choices { infrastructure });
+    attempt::make(desk, Asked { verb: Verb::Destroy, instance, build: false, choices, options })
 }
 
 /// What was asked for.
@@ -33,6 +46,7 @@ struct Asked {
     verb: Verb,
     instance: Option<String>,
     build: bool,
+    choices: Choices,
     options: ApplyOptions,
 }
 
@@ -154,6 +168,7 @@ fn for_bundle(
         values,
         build: asked.build,
         force_conflicts: !options.no_force_conflicts,
+        choices: asked.choices.clone(),
         tofu: options.tofu.clone(),
         helm: options.helm.clone(),
     }

@@ -13,6 +13,8 @@ pub enum Verb {
     Install,
     /// Build an instance in its own namespace beside others.
     Bootstrap,
+    /// Remove an instance and everything of it.
+    Destroy,
     /// Run any command under the lock.
     Exec,
 }
@@ -23,6 +25,7 @@ impl Verb {
         match self {
             Verb::Install => "install",
             Verb::Bootstrap => "bootstrap",
+            Verb::Destroy => "destroy",
             Verb::Exec => "exec",
         }
     }
@@ -58,6 +61,16 @@ pub enum Action {
     Verify,
     /// Record on the declaration that the instance is ready.
     RecordPhase,
+    /// Write on the declaration that the instance is on its way out.
+    MarkDestroying,
+    /// Uninstall the instance's Helm release.
+    UninstallChart,
+    /// Destroy everything in the state of the instance's OpenTofu root.
+    DestroyInfrastructure,
+    /// Delete the instance's namespace and wait until it is gone.
+    DeleteNamespace,
+    /// Delete the declaration and take its finalizer off.
+    ReleaseDeclaration,
     /// Run the command that was given to `exec`.
     RunCommand,
 }
@@ -79,6 +92,11 @@ impl Action {
             Action::WaitForReadiness => "Wait for readiness",
             Action::Verify => "Verify",
             Action::RecordPhase => "Record the phase",
+            Action::MarkDestroying => "Mark destroying",
+            Action::UninstallChart => "Uninstall chart",
+            Action::DestroyInfrastructure => "Destroy infrastructure",
+            Action::DeleteNamespace => "Delete namespace",
+            Action::ReleaseDeclaration => "Release the declaration",
             Action::RunCommand => "Run the command",
         }
     }
@@ -119,6 +137,14 @@ impl Plan {
                 Action::WaitForReadiness,
                 Action::Verify,
                 Action::RecordPhase,
+            ],
+            Verb::Destroy => vec![
+                Action::ClaimCluster,
+                Action::MarkDestroying,
+                Action::UninstallChart,
+                Action::DestroyInfrastructure,
+                Action::DeleteNamespace,
+                Action::ReleaseDeclaration,
             ],
             Verb::Exec => vec![Action::CheckSurroundings, Action::ClaimCluster, Action::RunCommand],
         };

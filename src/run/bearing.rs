@@ -17,6 +17,11 @@ pub(crate) fn only_looks(action: Action) -> bool {
         | Action::WaitForReadiness
         | Action::Verify
         | Action::RecordPhase
+        | Action::MarkDestroying
+        | Action::UninstallChart
+        | Action::DestroyInfrastructure
+        | Action::DeleteNamespace
+        | Action::ReleaseDeclaration
         | Action::RunCommand => false,
     }
 }
@@ -25,7 +30,13 @@ pub(crate) fn only_looks(action: Action) -> bool {
 pub(crate) fn step_end(action: Action, outcome: Outcome) -> StepEnd {
     let changing = matches!(
         action,
-        Action::InstallOperator | Action::ApplyPrerequisites | Action::ApplyInfrastructure | Action::InstallChart
+        Action::InstallOperator
+            | Action::ApplyPrerequisites
+            | Action::ApplyInfrastructure
+            | Action::InstallChart
+            | Action::UninstallChart
+            | Action::DestroyInfrastructure
+            | Action::DeleteNamespace
     );
     match outcome {
         Outcome::Done(_) | Outcome::Nothing(_) => StepEnd::Done,

@@ -77,8 +77,8 @@ fn judge(wish: &Wish<'_>, cluster: &Cluster<'_>) -> Result<Vec<String>, Failure>
 }
 
 /// What to do about an instance that is on its way out.
-pub(in crate::step) const WAIT_FOR_ITS_END: &str = "this dcctl has no command yet that removes an instance: when \
-    whoever removes it is done and its declaration is gone, it can be built anew";
+pub(in crate::step) const WAIT_FOR_ITS_END: &str =
+    "`dcctl destroy` goes on with removing it; when its declaration is gone, it can be built anew";
 
 /// Whether an instance that is declared already may be built, or built on.
 pub(in crate::step) fn may_be_built(mine: &Instance) -> Result<Option<String>, Failure> {

@@ -16,7 +16,7 @@ use crate::step::helm::{End, Work};
 use crate::step::helm_release::Revision;
 use crate::step::helm_says::Says;
 use crate::step::invoke::{Raw, words};
-use crate::step::tofu::Given;
+use crate::step::tofu_outputs::Given;
 use crate::step::{ObjectChange, ObjectName, Outcome, Severity, Update};
 
 /// What of a rendered release is needed.
@@ -126,7 +126,8 @@ fn refused(work: &Work<'_>, says: &Says, exit: Exit) -> End {
     says.lines().fold(Failure::new(Code::ChartFailed, sentence), Failure::cause).into()
 }
 
-async fn manifest(work: &Work<'_>, revision: u64) -> Result<String, End> {
+/// The manifest of a revision, as Helm keeps it.
+pub(crate) async fn manifest(work: &Work<'_>, revision: u64) -> Result<String, End> {
     let mut args = words(&["get", "manifest", &work.chart.release, "--revision", &revision.to_string()]);
     args.extend(work.in_namespace());
     let mut call = work.call("helm get manifest", args, Manner::Query);
@@ -140,7 +141,8 @@ async fn manifest(work: &Work<'_>, revision: u64) -> Result<String, End> {
     Err(failure.into())
 }
 
-fn objects(manifest: &str) -> Result<Vec<Document>, Failure> {
+/// The objects in a manifest.
+pub(crate) fn objects(manifest: &str) -> Result<Vec<Document>, Failure> {
     document::parse("the chart", manifest).map_err(|failure| Failure { code: Code::ChartFailed, ..failure })
 }
 
@@ -182,7 +184,8 @@ async fn compare(work: &Work<'_>, wanted: &[Document], there: &[Document]) -> St
     if counts.is_empty() { "no objects".to_owned() } else { counts.join(", ") }
 }
 
-async fn say(work: &Work<'_>, document: &Document, change: ObjectChange) {
+/// Says what would happen to an object.
+pub(crate) async fn say(work: &Work<'_>, document: &Document, change: ObjectChange) {
     // A kind that is not served yet has no known scope; then only what the chart says is said.
     let resource = work.kit.cluster.resource(&document.api_version, &document.kind).await.ok().flatten();
     let namespace = match resource.map(|resource| resource.scope) {

@@ -7,6 +7,7 @@
 
 // The steps that talk to the API server.
 pub mod declaration;
+pub mod destroying;
 pub mod guard;
 mod halt;
 pub mod manifests;
@@ -14,9 +15,11 @@ pub mod readiness;
 pub mod record;
 
 // The steps that run programs.
+mod choices;
 mod command;
 mod exec;
 mod helm;
+mod helm_uninstall;
 mod helm_end;
 mod helm_plan;
 mod helm_release;
@@ -24,7 +27,10 @@ mod helm_says;
 mod helm_values;
 mod origin;
 mod tofu;
+mod tofu_destroy;
 mod tofu_end;
+mod tofu_outputs;
+mod tofu_plan;
 mod tofu_root;
 mod tofu_state;
 mod tofu_ui;
@@ -48,16 +54,21 @@ use crate::failure::Failure;
 use crate::process;
 use crate::redact::Redactor;
 
+pub use choices::{Choices, Fate};
 pub use command::{build_images, verify};
 pub use exec::{find_command, run_command};
 pub use helm::install as install_chart;
+pub use helm_uninstall::uninstall as uninstall_chart;
 pub use invoke::{OUTPUT, PRIVATE, RECORDS};
 pub use manifests::check_manifests;
+pub use origin::refuse_lost_state;
 pub use perform::{perform, refuse_local_state_in_ci};
 pub use record::{record_failure, refuse_foreign};
 pub use temporary::check_temporary_folder;
-pub use tofu::{Outputs, apply as apply_root, refuse_local_state};
+pub use tofu::{apply as apply_root, refuse_local_state};
+pub use tofu_destroy::destroy as destroy_root;
 pub use tofu_end::look_first;
+pub use tofu_outputs::Outputs;
 pub use tofu_state::{Lineage, Part, kept, lineage};
 pub use tools::{find_helm, find_tofu};
 pub use updates::{Updates, UpdatesReceiver, updates};
@@ -134,6 +145,8 @@ pub struct Kit {
     pub build: bool,
     /// Take over fields that another manager owns.
     pub force_conflicts: bool,
+    /// What the caller chose.
+    pub choices: Choices,
     /// What the OpenTofu roots of this run gave, for the chart.
     pub outputs: Outputs,
 }

@@ -4,8 +4,8 @@ use crate::config::Bundle;
 use crate::failure::Failure;
 use crate::pipeline::Action;
 use crate::step::{
-    Kit, Outcome, Part, apply_root, build_images, declaration, guard, install_chart, manifests, readiness, record,
-    refuse_local_state, verify,
+    Kit, Outcome, Part, apply_root, build_images, declaration, destroy_root, destroying, guard, install_chart,
+    manifests, readiness, record, refuse_local_state, uninstall_chart, verify,
 };
 
 /// Does one step of a bundle. The claim and the look at the surroundings are the run's own.
@@ -22,6 +22,11 @@ pub async fn perform(kit: &Kit, action: Action) -> Outcome {
         Action::WaitForReadiness => readiness::wait_for_readiness(kit).await,
         Action::Verify => verify(kit).await,
         Action::RecordPhase => record::record_phase(kit).await,
+        Action::MarkDestroying => destroying::mark_destroying(kit).await,
+        Action::UninstallChart => uninstall_chart(kit).await,
+        Action::DestroyInfrastructure => destroy_root(kit).await,
+        Action::DeleteNamespace => destroying::delete_namespace(kit).await,
+        Action::ReleaseDeclaration => destroying::release_declaration(kit).await,
         Action::CheckSurroundings | Action::ClaimCluster => unreachable!("the run itself does {}", action.title()),
         Action::RunCommand => unreachable!("a bundle has no step \"{}\"", action.title()),
     }

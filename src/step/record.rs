@@ -133,24 +133,34 @@ pub async fn record_lineage(kit: &Kit, lineage: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let (api_version, name) = identity(kit).expect("a declaration was found by it");
-    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &[(LINEAGE, lineage)]).await
+    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &[(LINEAGE, Some(lineage))]).await
+}
+
+/// Takes the lineage off the declaration: nothing is left that the state knew. Nothing happens without a declaration.
+pub(in crate::step) async fn forget_lineage(kit: &Kit) -> Result<(), Failure> {
+    let Some(Some(declared)) = find(kit).await? else { return Ok(()) };
+    if kit.mode == Mode::DryRun || declared.lineage.is_none() {
+        return Ok(());
+    }
+    let (api_version, name) = identity(kit).expect("a declaration was found by it");
+    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &[(LINEAGE, None)]).await
 }
 
 /// What these steps need of a declaration.
-struct Found {
-    uid: String,
-    phase: Option<String>,
-    lineage: Option<String>,
+pub(in crate::step) struct Found {
+    pub(in crate::step) uid: String,
+    pub(in crate::step) phase: Option<String>,
+    pub(in crate::step) lineage: Option<String>,
 }
 
 /// The API version and the name of the declaration, when the bundle has one.
-fn identity(kit: &Kit) -> Option<(&str, &str)> {
+pub(in crate::step) fn identity(kit: &Kit) -> Option<(&str, &str)> {
     let declaration = kit.bundle.instance.as_ref()?.declaration.as_ref()?;
     Some((&declaration.api_version, kit.instance.as_deref()?))
 }
 
 /// None when the bundle declares nothing; `Some(None)` when the declaration is not on the cluster.
-async fn find(kit: &Kit) -> Result<Option<Option<Found>>, Failure> {
+pub(in crate::step) async fn find(kit: &Kit) -> Result<Option<Option<Found>>, Failure> {
     let Some((api_version, name)) = identity(kit) else { return Ok(None) };
     match kit.cluster.declaration(api_version, name).await? {
         Declared::Missing | Declared::NoDefinition => Ok(Some(None)),
@@ -180,8 +190,8 @@ async fn write_phase(kit: &Kit, declared: &Found, phase: Phase) -> Result<(), Fa
     }
     // One that is recorded already stays: who was refused because its state is another one comes here too.
     let lineage = origin::of_instance(kit).filter(|_| declared.lineage.is_none());
-    let annotations: Vec<(&str, &str)> =
-        std::iter::once((PHASE, phase.word())).chain(lineage.as_deref().map(|lineage| (LINEAGE, lineage))).collect();
+    let lineage = lineage.as_deref().map(|lineage| (LINEAGE, Some(lineage)));
+    let annotations: Vec<(&str, Option<&str>)> = std::iter::once((PHASE, Some(phase.word()))).chain(lineage).collect();
     kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &annotations).await?;
     let object = ObjectName { kind: "Instance".to_owned(), namespace: None, name: name.to_owned() };
     kit.updates.send(Update::Object { object, change: ObjectChange::Configured, taken_over: Vec::new() });

@@ -162,6 +162,7 @@ fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Up
         values: Vec::new(),
         build: false,
         force_conflicts: true,
+        choices: dcctl::step::Choices::default(),
         outputs: dcctl::step::Outputs::default(),
     }
 }

@@ -1,9 +1,9 @@
-//! `dcctl install` and `dcctl bootstrap` with a bundle that has everything, on a real cluster.
+//! The verbs with a bundle that has everything, on a real cluster.
 
 mod bootstrap;
-mod by_hand;
 mod bundle;
 mod claims;
+mod destroy;
 mod dry_run;
 mod inputs;
 mod install;

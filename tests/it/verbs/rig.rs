@@ -69,6 +69,11 @@ impl Demo {
         self.command(&words, instance)
     }
 
+    /// A destroy of this instance, not started yet.
+    pub(crate) fn destroy(&self, instance: &str) -> Dcctl {
+        self.command(&["destroy", instance], instance)
+    }
+
     /// The folder of the state of an instance, or of `cluster`.
     pub(crate) fn state_dir(&self, of: &str) -> PathBuf {
         self.bed.file(&format!("state/{of}"))
