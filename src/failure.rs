@@ -151,6 +151,12 @@ codes! {
     StateMissing "guard.state_missing" 6 "operator"
         "The OpenTofu state here is not the one to work from: it is missing, or belongs to another cluster or instance."
         "Run where the right state is, or name its folder with --state-dir.";
+    InstanceMissing "guard.instance_missing" 6 "operator"
+        "The instance is not there, or was never completely built, so it cannot be moved to another release."
+        "Build it with `dcctl bootstrap`.";
+    PlanReplaces "guard.plan_replaces" 6 "operator"
+        "The plan would delete or replace something of a live instance."
+        "Mend the bundle, or allow what the message names with --allow-replace=ADDRESS.";
     ReleasePending "guard.release_pending" 6 "operator"
         "Another Helm process may still be at work on this release."
         "Wait until the time that the message names, then run the same command again.";

@@ -8,8 +8,8 @@ mod salvage;
 
 pub use options::{
     ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, DestroyArgs, ExecArgs, ExplainArgs, InstallArgs,
-    InstancesCommand, LockCommand, LockStatusArgs, OnBusy, Output, RbacArgs, ReclaimArgs, ReportOptions,
-    ServiceAccount, StatusOutput, Substrate, SubstrateOptions, TargetOptions, Wait,
+    InstancesCommand, LockCommand, LockStatusArgs, OnBusy, OnChartFailure, Output, RbacArgs, ReclaimArgs,
+    ReportOptions, ServiceAccount, StatusOutput, Substrate, SubstrateOptions, TargetOptions, UpgradeArgs, Wait,
 };
 pub use salvage::Salvaged;
 
@@ -130,7 +130,7 @@ const GOES_ON: &str =
     "What to do when another run holds the lock, and still does after the wait [default: warn, and go on without it]";
 
 /// What an option means to one verb alone: the verb, the option, the whole help text.
-const OF_ONE_VERB: [(&str, &str, &str); 14] = [
+const OF_ONE_VERB: [(&str, &str, &str); 19] = [
     ("install", "state_dir", "Where local OpenTofu state lives [default: ~/.devicechain/clusters/CONTEXT]"),
     ("bootstrap", "state_dir", STATE_OF_AN_INSTANCE),
     ("install", "values", "Values files are for the chart of an instance; an install has none and does not use them"),
@@ -139,6 +139,11 @@ const OF_ONE_VERB: [(&str, &str, &str); 14] = [
     ("install", "lock_dir", NO_FOLDER),
     ("bootstrap", "substrate", ONLY_KUBERNETES),
     ("bootstrap", "lock_dir", NO_FOLDER),
+    ("upgrade", "state_dir", STATE_OF_AN_INSTANCE),
+    ("upgrade", "no_force_conflicts", "An upgrade applies no manifests of the operator, so it takes over no fields"),
+    ("upgrade", "on_busy", GOES_ON),
+    ("upgrade", "substrate", ONLY_KUBERNETES),
+    ("upgrade", "lock_dir", NO_FOLDER),
     ("destroy", "state_dir", STATE_OF_AN_INSTANCE),
     ("destroy", "values", "Values files are for installing the chart; a destroy does not use them"),
     ("destroy", "no_force_conflicts", "A destroy applies nothing, so it takes over no fields"),

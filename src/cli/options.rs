@@ -29,6 +29,8 @@ pub enum Command {
     Install(InstallArgs),
     /// Build an instance in its own namespace
     Bootstrap(BootstrapArgs),
+    /// Move a live instance to the bundle's release
+    Upgrade(UpgradeArgs),
     /// Remove an instance: its chart, its infrastructure, its namespace and its declaration
     Destroy(DestroyArgs),
     /// Run any command under the cluster's lock: `dcctl exec -- CMD [ARG…]`
@@ -99,6 +101,27 @@ pub struct BootstrapArgs {
     /// Build the bundle's images first, before the lock
     #[arg(long, env = "DCCTL_BUILD")]
     pub build: bool,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub apply: ApplyOptions,
+}
+
+/// `dcctl upgrade`
+#[derive(Debug, Args)]
+pub struct UpgradeArgs {
+    /// The instance's name
+    pub instance: String,
+
+    /// Let the plan delete or replace what has this address, or with no address anything; may be given more than once. Also
+    /// DCCTL_ALLOW_REPLACE=ADDRESS or =*
+    #[arg(long, env = "DCCTL_ALLOW_REPLACE", value_name = "ADDRESS", num_args = 0..=1, require_equals = true,
+        default_missing_value = "*")]
+    pub allow_replace: Vec<String>,
+
+    /// What to do when the chart's upgrade fails
+    #[arg(long, env = "DCCTL_ON_CHART_FAILURE", value_enum, value_name = "MANNER", default_value = "leave")]
+    pub on_chart_failure: OnChartFailure,
 
     #[command(flatten)]
     #[allow(missing_docs, reason = "the group documents itself")]
@@ -398,6 +421,15 @@ pub enum OnBusy {
     Refuse,
     /// Say so and go on without the lock
     Warn,
+}
+
+/// What is done about a chart whose upgrade failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnChartFailure {
+    /// Leave the release as Helm left it
+    Leave,
+    /// Roll it back to the revision that was deployed before
+    Rollback,
 }
 
 /// How long to wait for the lock.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use crate::cli::Output;
 
 /// Options that take no value. Every other one would take the word after it along.
-const TAKE_NO_VALUE: [&str; 9] = [
+const TAKE_NO_VALUE: [&str; 10] = [
     "build",
     "wait",
     "keep-output",
@@ -20,10 +20,11 @@ const TAKE_NO_VALUE: [&str; 9] = [
     "help",
     "version",
     "abandon-infrastructure",
+    "allow-replace",
 ];
 
 /// The commands that are given an instance.
-const TAKE_AN_INSTANCE: [&str; 2] = ["bootstrap", "destroy"];
+const TAKE_AN_INSTANCE: [&str; 3] = ["bootstrap", "upgrade", "destroy"];
 
 /// The parts of a wrong command line that say where to report it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -35,6 +35,9 @@ pub const CLAIMS: &str = "dcctl.devicechain.io/claims";
 /// The annotation with the lineage of the instance's OpenTofu state.
 pub const LINEAGE: &str = "dcctl.devicechain.io/state-lineage";
 
+/// The annotation with the release of the bundle that the instance is of. The operator's Deployment has it, too.
+pub const RELEASE: &str = "dcctl.devicechain.io/release";
+
 /// The finalizer that keeps a declaration readable until the instance is destroyed.
 pub const FINALIZER: &str = "core.devicechain.io/instance";
 
@@ -118,8 +121,23 @@ pub struct Instance {
     pub claims: Claims,
     /// The recorded lineage of its OpenTofu state.
     pub lineage: Option<String>,
+    /// The release of the bundle that it is of.
+    pub release: Option<String>,
+    /// The dcctl that applied it last, and when.
+    pub applied: Applied,
+    /// When it was declared.
+    pub created_at: Option<String>,
     /// When somebody deleted the declaration; the finalizer keeps it.
     pub deleted_at: Option<String>,
+}
+
+/// Who applied an instance last, as its annotations say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// The version of dcctl.
+    pub by: Option<String>,
+    /// When, RFC 3339 in UTC.
+    pub at: Option<String>,
 }
 
 /// The answer to the question for one declaration.
@@ -158,6 +176,8 @@ struct Metadata {
     annotations: Option<Annotations>,
     #[serde(default)]
     deletion_timestamp: Option<String>,
+    #[serde(default)]
+    creation_timestamp: Option<String>,
 }
 
 /// The annotations that are kept; those of others can be as large as they like.
@@ -169,6 +189,12 @@ struct Annotations {
     claims: Option<String>,
     #[serde(rename = "dcctl.devicechain.io/state-lineage")]
     lineage: Option<String>,
+    #[serde(rename = "dcctl.devicechain.io/release")]
+    release: Option<String>,
+    #[serde(rename = "core.devicechain.io/last-applied-by")]
+    applied_by: Option<String>,
+    #[serde(rename = "core.devicechain.io/last-applied-at")]
+    applied_at: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -179,7 +205,8 @@ struct Spec {
 
 impl From<Listed> for Instance {
     fn from(listed: Listed) -> Instance {
-        let Annotations { phase, claims, lineage } = listed.metadata.annotations.unwrap_or_default();
+        let Annotations { phase, claims, lineage, release, applied_by, applied_at } =
+            listed.metadata.annotations.unwrap_or_default();
         let host = listed.spec.and_then(|spec| spec.host).and_then(|host| host.as_str().map(str::to_owned));
         let claims = match (claims, host.filter(|host| !host.is_empty())) {
             (Some(text), _) => match serde_json::from_str(&text) {
@@ -189,7 +216,16 @@ impl From<Listed> for Instance {
             (None, Some(host)) => Claims::HostOnly(host),
             (None, None) => Claims::Unknown,
         };
-        Instance { name: listed.metadata.name, phase, claims, lineage, deleted_at: listed.metadata.deletion_timestamp }
+        Instance {
+            name: listed.metadata.name,
+            phase,
+            claims,
+            lineage,
+            release,
+            applied: Applied { by: applied_by, at: applied_at },
+            created_at: listed.metadata.creation_timestamp,
+            deleted_at: listed.metadata.deletion_timestamp,
+        }
     }
 }
 

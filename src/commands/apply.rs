@@ -1,10 +1,11 @@
-//! `dcctl install`, `dcctl bootstrap` and `dcctl destroy`: gathers everything about a run of a bundle.
+//! `dcctl install`, `bootstrap`, `upgrade` and `destroy`: gathers everything about a run of a bundle.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cli::{
-    ApplyOptions, BootstrapArgs, DestroyArgs, InstallArgs, ReportOptions, SubstrateOptions, TargetOptions,
+    self, ApplyOptions, BootstrapArgs, DestroyArgs, InstallArgs, ReportOptions, SubstrateOptions, TargetOptions,
+    UpgradeArgs,
 };
 use crate::cluster::{Kubeconfig, Proxies, Sources, kubeconfig};
 use crate::commands::apply::reports::Reads;
@@ -15,7 +16,7 @@ use crate::failure::{Code, Failure};
 use crate::front::Showing;
 use crate::pipeline::{Plan, Verb};
 use crate::run::{ForBundle, Mode, OnCluster, Purpose, Spec};
-use crate::step::{Choices, Fate};
+use crate::step::{Choices, Fate, OnChartFailure, Replace};
 
 pub(crate) mod files;
 pub(crate) mod reports;
@@ -33,11 +34,29 @@ pub(crate) fn bootstrap(desk: &Desk, args: BootstrapArgs) -> u8 {
     attempt::make(desk, Asked { verb: Verb::Bootstrap, instance, build, choices, options })
 }
 
+/// `dcctl upgrade INSTANCE`.
+pub(crate) fn upgrade(desk: &Desk, args: UpgradeArgs) -> u8 {
+    let UpgradeArgs { instance, allow_replace, on_chart_failure, apply: options } = args;
+    let replace = if allow_replace.is_empty() {
+        Replace::Nothing
+    } else if allow_replace.iter().any(|address| address == "*") {
+        Replace::Everything
+    } else {
+        Replace::These(allow_replace.into_iter().collect())
+    };
+    let on_chart_failure = match on_chart_failure {
+        cli::OnChartFailure::Leave => OnChartFailure::Leave,
+        cli::OnChartFailure::Rollback => OnChartFailure::Rollback,
+    };
+    let choices = Choices { replace, on_chart_failure, ..Choices::default() };
+    attempt::make(desk, Asked { verb: Verb::Upgrade, instance: Some(instance), build: false, choices, options })
+}
+
 /// `dcctl destroy INSTANCE`.
 pub(crate) fn destroy(desk: &Desk, args: DestroyArgs) -> u8 {
     let DestroyArgs { instance, abandon_infrastructure, apply: options } = args;
     let infrastructure = if abandon_infrastructure { Fate::Abandoned } else { Fate::Destroyed };
-    let (instance, choices) = (Some(instance), Choices { infrastructure });
+    let (instance, choices) = (Some(instance), Choices { infrastructure, ..Choices::default() });
     attempt::make(desk, Asked { verb: Verb::Destroy, instance, build: false, choices, options })
 }
 

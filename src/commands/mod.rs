@@ -76,6 +76,7 @@ impl Desk {
         match cli.command {
             Command::Install(args) => apply::install(self, args),
             Command::Bootstrap(args) => apply::bootstrap(self, args),
+            Command::Upgrade(args) => apply::upgrade(self, args),
             Command::Destroy(args) => apply::destroy(self, args),
             Command::Exec(args) => exec::exec(self, args),
             Command::Lock(LockCommand::Status(args)) => lock_status::status(self, &args),
@@ -94,7 +95,7 @@ impl Desk {
         let exit = failure.code.exit();
         let wants_reports = output.is_some() || events_file.is_some() || junit.is_some();
         let runs = |verb: &String| match verb.as_str() {
-            "install" | "bootstrap" | "destroy" | "exec" => true,
+            "install" | "bootstrap" | "upgrade" | "destroy" | "exec" => true,
             known => wants_reports && cli::command().find_subcommand(known).is_none(),
         };
         let Some(command) = verb.filter(runs) else {

@@ -13,6 +13,8 @@ pub enum Verb {
     Install,
     /// Build an instance in its own namespace beside others.
     Bootstrap,
+    /// Move a live instance to the bundle's release.
+    Upgrade,
     /// Remove an instance and everything of it.
     Destroy,
     /// Run any command under the lock.
@@ -25,6 +27,7 @@ impl Verb {
         match self {
             Verb::Install => "install",
             Verb::Bootstrap => "bootstrap",
+            Verb::Upgrade => "upgrade",
             Verb::Destroy => "destroy",
             Verb::Exec => "exec",
         }
@@ -61,6 +64,14 @@ pub enum Action {
     Verify,
     /// Record on the declaration that the instance is ready.
     RecordPhase,
+    /// Refuse to move an instance past the operator of its cluster.
+    CheckOperator,
+    /// Save a plan of the instance's OpenTofu root.
+    PlanInfrastructure,
+    /// Upgrade the instance's Helm release.
+    UpgradeChart,
+    /// Record on the declaration which release the instance is of.
+    RecordRelease,
     /// Write on the declaration that the instance is on its way out.
     MarkDestroying,
     /// Uninstall the instance's Helm release.
@@ -92,6 +103,10 @@ impl Action {
             Action::WaitForReadiness => "Wait for readiness",
             Action::Verify => "Verify",
             Action::RecordPhase => "Record the phase",
+            Action::CheckOperator => "Check the operator's release",
+            Action::PlanInfrastructure => "Plan infrastructure",
+            Action::UpgradeChart => "Upgrade chart",
+            Action::RecordRelease => "Record the release",
             Action::MarkDestroying => "Mark destroying",
             Action::UninstallChart => "Uninstall chart",
             Action::DestroyInfrastructure => "Destroy infrastructure",
@@ -101,9 +116,9 @@ impl Action {
         }
     }
 
-    /// The stable id in events and reports: the title in lower case with hyphens.
+    /// The stable id in events and reports: the title in lower case with hyphens, without an apostrophe.
     pub fn id(self) -> String {
-        self.title().to_lowercase().replace(' ', "-")
+        self.title().to_lowercase().replace(' ', "-").replace('\'', "")
     }
 }
 
@@ -137,6 +152,17 @@ impl Plan {
                 Action::WaitForReadiness,
                 Action::Verify,
                 Action::RecordPhase,
+            ],
+            Verb::Upgrade => vec![
+                Action::CheckOperator,
+                Action::ClaimCluster,
+                Action::CheckCluster,
+                Action::PlanInfrastructure,
+                Action::ApplyInfrastructure,
+                Action::UpgradeChart,
+                Action::WaitForReadiness,
+                Action::Verify,
+                Action::RecordRelease,
             ],
             Verb::Destroy => vec![
                 Action::ClaimCluster,

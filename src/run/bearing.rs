@@ -7,7 +7,12 @@ use crate::step::Outcome;
 /// Whether a step changes nothing on the cluster.
 pub(crate) fn only_looks(action: Action) -> bool {
     match action {
-        Action::CheckSurroundings | Action::BuildImages | Action::ClaimCluster | Action::CheckCluster => true,
+        Action::CheckSurroundings
+        | Action::BuildImages
+        | Action::CheckOperator
+        | Action::ClaimCluster
+        | Action::CheckCluster
+        | Action::PlanInfrastructure => true,
         Action::InstallOperator
         | Action::ApplyPrerequisites
         | Action::RecordInstall
@@ -17,6 +22,8 @@ pub(crate) fn only_looks(action: Action) -> bool {
         | Action::WaitForReadiness
         | Action::Verify
         | Action::RecordPhase
+        | Action::UpgradeChart
+        | Action::RecordRelease
         | Action::MarkDestroying
         | Action::UninstallChart
         | Action::DestroyInfrastructure
@@ -34,6 +41,7 @@ pub(crate) fn step_end(action: Action, outcome: Outcome) -> StepEnd {
             | Action::ApplyPrerequisites
             | Action::ApplyInfrastructure
             | Action::InstallChart
+            | Action::UpgradeChart
             | Action::UninstallChart
             | Action::DestroyInfrastructure
             | Action::DeleteNamespace

@@ -50,11 +50,12 @@ pub enum OnBusy {
 
 impl OnBusy {
     /// What a verb does unless it is told otherwise: who builds refuses, because two builds beside each other make one
-    /// thing out of halves; who tears down does so because something is wrong, and is not kept from it.
+    /// thing out of halves; who moves or removes what is live has decided that, and is
+    /// not kept from it.
     pub fn preset(verb: Verb) -> OnBusy {
         match verb {
             Verb::Install | Verb::Bootstrap | Verb::Exec => OnBusy::Refuse,
-            Verb::Destroy => OnBusy::Warn,
+            Verb::Upgrade | Verb::Destroy => OnBusy::Warn,
         }
     }
 }

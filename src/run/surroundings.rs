@@ -102,7 +102,7 @@ async fn refuse_inside(spec: &Spec, lock: &Origin, asked: &mut StopWatch) -> Res
 async fn refuse_early(verb: Verb, kit: &Kit) -> Result<(), Failure> {
     match verb {
         Verb::Install => step::refuse_foreign(kit).await,
-        Verb::Destroy => step::refuse_lost_state(kit).await,
+        Verb::Upgrade | Verb::Destroy => step::refuse_lost_state(kit).await,
         Verb::Bootstrap | Verb::Exec => Ok(()),
     }
 }
@@ -172,7 +172,9 @@ async fn find_tools(spec: &Spec, with: &ForBundle, cluster: Cluster, means: Mean
         values: with.values.clone(),
         build: with.build,
         force_conflicts: with.force_conflicts,
+        verb: spec.plan.verb,
         choices: with.choices.clone(),
+        course: step::Course::default(),
         outputs: step::Outputs::default(),
     };
     if needs_tofu(spec.plan.verb, with) {
@@ -189,7 +191,7 @@ fn needs_tofu(verb: Verb, with: &ForBundle) -> bool {
     match verb {
         Verb::Install => with.bundle.prerequisites.is_some(),
         Verb::Destroy if with.choices.infrastructure == step::Fate::Abandoned => false,
-        Verb::Bootstrap | Verb::Destroy => {
+        Verb::Bootstrap | Verb::Upgrade | Verb::Destroy => {
             with.bundle.instance.as_ref().is_some_and(|instance| instance.infrastructure.is_some())
         }
         Verb::Exec => false,
@@ -199,7 +201,7 @@ fn needs_tofu(verb: Verb, with: &ForBundle) -> bool {
 fn needs_helm(verb: Verb, with: &ForBundle) -> bool {
     match verb {
         Verb::Install | Verb::Exec => false,
-        Verb::Bootstrap | Verb::Destroy => {
+        Verb::Bootstrap | Verb::Upgrade | Verb::Destroy => {
             with.bundle.instance.as_ref().is_some_and(|instance| instance.chart.is_some())
         }
     }

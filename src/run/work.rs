@@ -154,7 +154,7 @@ impl Work {
         let actions = &self.spec.plan.actions;
         let claims = actions.iter().position(|action| *action == Action::ClaimCluster);
         let failure = match self.spec.plan.verb {
-            Verb::Bootstrap => OnFailure::WriteDown,
+            Verb::Bootstrap | Verb::Upgrade => OnFailure::WriteDown,
             // What was being removed stays marked so.
             Verb::Install | Verb::Destroy | Verb::Exec => OnFailure::JustEnd,
         };

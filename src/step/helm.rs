@@ -90,7 +90,8 @@ pub(crate) struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn install(&self) -> Result<Outcome, End> {
+    /// Repairs what has to be, and runs `helm upgrade --install`.
+    pub(crate) async fn install(&self) -> Result<Outcome, End> {
         // First, because a mistake in them is no reason to touch the release.
         let values = self.values()?;
         let mut history = self.history().await?;

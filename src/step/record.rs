@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::clock::rfc3339;
-use crate::cluster::instances::{Declared, LINEAGE, PHASE, Phase};
+use crate::cluster::instances::{Declared, LINEAGE, PHASE, Phase, RELEASE};
 use crate::cluster::record::{BUNDLE, Progress, Record, SCHEMA};
 use crate::failure::{Code, Failure};
 use crate::step::halt::drive;
@@ -146,6 +146,16 @@ pub(in crate::step) async fn forget_lineage(kit: &Kit) -> Result<(), Failure> {
     kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &[(LINEAGE, None)]).await
 }
 
+/// Writes the phase `Upgrading`, before the first act of an upgrade that it names.
+pub(in crate::step) async fn begin_upgrade(kit: &Kit) -> Result<(), Failure> {
+    kit.course.change();
+    let Some(Some(declared)) = find(kit).await? else { return Ok(()) };
+    if declared.phase.as_deref() == Some(Phase::Upgrading.word()) {
+        return Ok(());
+    }
+    write_phase(kit, &declared, Phase::Upgrading).await
+}
+
 /// What these steps need of a declaration.
 pub(in crate::step) struct Found {
     pub(in crate::step) uid: String,
@@ -191,7 +201,9 @@ async fn write_phase(kit: &Kit, declared: &Found, phase: Phase) -> Result<(), Fa
     // One that is recorded already stays: who was refused because its state is another one comes here too.
     let lineage = origin::of_instance(kit).filter(|_| declared.lineage.is_none());
     let lineage = lineage.as_deref().map(|lineage| (LINEAGE, Some(lineage)));
-    let annotations: Vec<(&str, Option<&str>)> = std::iter::once((PHASE, Some(phase.word()))).chain(lineage).collect();
+    let release = (phase == Phase::Ready).then_some((RELEASE, Some(kit.bundle.version.as_str())));
+    let phase = std::iter::once((PHASE, Some(phase.word())));
+    let annotations: Vec<(&str, Option<&str>)> = phase.chain(lineage).chain(release).collect();
     kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &annotations).await?;
     let object = ObjectName { kind: "Instance".to_owned(), namespace: None, name: name.to_owned() };
     kit.updates.send(Update::Object { object, change: ObjectChange::Configured, taken_over: Vec::new() });

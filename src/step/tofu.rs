@@ -15,7 +15,7 @@ use crate::config::{Bundle, Root};
 use crate::failure::{Code, Failure};
 use crate::process::{Manner, Stop};
 use crate::step::invoke::{Call, Done, PRIVATE, Raw, Tail, make_folder, words, write_private};
-use crate::step::tofu_end::{self, Afterwards, Applied};
+use crate::step::tofu_end::{self, Afterwards};
 use crate::step::tofu_plan::Wanted;
 use crate::step::tofu_root::{Backend, copy, declared_backend};
 use crate::step::tofu_state::{self, Part, StateFile};
@@ -127,23 +127,7 @@ impl<'a> Work<'a> {
         let mut args = words(&["apply", "-json", "-input=false", "-auto-approve"]);
         args.push(format!("-lock-timeout={LOCK_TIMEOUT}").into());
         args.extend(self.common(&self.part.state(state_dir)));
-        let before = StateFile::look(&self.part.state(state_dir));
-        let (ui, tail, done) = self.run("apply", args, &cwd, Manner::OpenTofu).await?;
-        let state = self.has_local_state().then(|| self.look_after(&before, &ui)).flatten();
-        tofu_state::make_private(state_dir);
-        origin::write_down(kit, self.part).await;
-        let unsaved = self.rescue(&ui, &done, &cwd);
-        let name = self.name();
-        let is_gone = state.as_ref().is_some_and(|state| state.trouble.is_some());
-        let ended = &done.ended;
-        let applied =
-            Applied { deed: "apply", name: &name, ui: &ui, tail: &tail, ended, unsaved: unsaved.as_deref(), state };
-        if !ended.exit.is_success() || unsaved.is_some() || is_gone {
-            return Ok(tofu_end::judge(&applied, kit.stop.now(), kit.clock.now()));
-        }
-        self.take_outputs(&ui, &cwd).await?;
-        let summary = ui.summary().unwrap_or_else(|| "applied".to_owned());
-        Ok(Outcome::Done(if ui.started() == 0 { format!("no changes ({summary})") } else { summary }))
+        self.change("apply", args, &cwd).await
     }
 
     /// How people call the root: its path in the bundle.

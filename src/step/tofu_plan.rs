@@ -19,6 +19,8 @@ const WRITTEN_BY_INIT: [&str; 2] = ["kubernetes", "pg"];
 pub(in crate::step) enum Wanted {
     /// That everything in the root is there.
     Everything,
+    /// The same of a live instance, of which nothing may go unasked.
+    Upgraded,
     /// That nothing of it is.
     Nothing,
 }
@@ -59,6 +61,9 @@ impl Work<'_> {
             let planned =
                 Applied { deed: "plan", name: &name, ui: &ui, tail: &tail, ended, unsaved: None, state: None };
             return Ok(tofu_end::judge(&planned, kit.stop.now(), kit.clock.now()));
+        }
+        if wanted == Wanted::Upgraded {
+            self.refuse_doom(ui.doomed())?;
         }
         for (name, output) in ui.outputs() {
             if let (false, Some(value)) = (output.sensitive, &output.value) {

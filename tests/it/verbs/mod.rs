@@ -9,3 +9,4 @@ mod inputs;
 mod install;
 pub(crate) mod rig;
 mod schema;
+mod upgrade;
