@@ -166,6 +166,9 @@ codes! {
     OtherBundle "guard.other_bundle" 6 "operator"
         "The cluster was installed from another bundle, and it can have one."
         "Give this bundle a cluster of its own.";
+    Downgrade "guard.downgrade" 6 "operator"
+        "The cluster has a newer release than the bundle."
+        "Install that release or a newer one, or allow the older one with --allow-downgrade.";
     StateErrored "guard.state_errored" 6 "operator"
         "A state that OpenTofu could not save is waiting to be pushed."
         "Push the file that the message names, then remove it.";
@@ -188,7 +191,7 @@ codes! {
         "The lock was lost while the run was at work."
         "See who holds it now; run the same command again when it is free.";
     PersonMissing "reclaim.needs_person" 23 "a person at a terminal"
-        "Reclaiming a lock takes a person at a terminal, and there is none here, or `CI` is set."
+        "Reclaiming a lock, or releasing an instance without --yes, takes a person at a terminal, and there is none here, or `CI` is set."
         "Run it from a terminal of your own, outside of any job.";
     ReclaimRefused "reclaim.refused" 24 "caller, later"
         "The lock changed while it was checked: its holder is alive, or somebody else is at work on it. It was left alone."

@@ -8,8 +8,9 @@ mod salvage;
 
 pub use options::{
     ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, DestroyArgs, ExecArgs, ExplainArgs, InstallArgs,
-    InstancesCommand, LockCommand, LockStatusArgs, OnBusy, OnChartFailure, Output, RbacArgs, ReclaimArgs,
-    ReportOptions, ServiceAccount, StatusOutput, Substrate, SubstrateOptions, TargetOptions, UpgradeArgs, Wait,
+    InstancesCommand, InstancesListArgs, LockCommand, LockStatusArgs, OnBusy, OnChartFailure, Output, RbacArgs,
+    ReclaimArgs, ReleaseArgs, ReportOptions, ServiceAccount, StatusOutput, Substrate, SubstrateOptions, TargetOptions,
+    UpgradeArgs, Wait,
 };
 pub use salvage::Salvaged;
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use crate::cli::Output;
 
 /// Options that take no value. Every other one would take the word after it along.
-const TAKE_NO_VALUE: [&str; 10] = [
+const TAKE_NO_VALUE: [&str; 11] = [
     "build",
     "wait",
     "keep-output",
@@ -21,6 +21,7 @@ const TAKE_NO_VALUE: [&str; 10] = [
     "version",
     "abandon-infrastructure",
     "allow-replace",
+    "allow-downgrade",
 ];
 
 /// The commands that are given an instance.

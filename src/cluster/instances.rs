@@ -271,16 +271,42 @@ impl Cluster {
             Err(refusal) => return Err(refusal.into()),
         };
         // Not in this version. Perhaps in another?
+        match self.preferred_version(doing).await? {
+            None => Ok(Vec::new()),
+            Some(version) if version == VERSION => Err(refusal.into()),
+            Some(version) => Ok(self.listed(&version, doing).await?),
+        }
+    }
+
+    /// The version in which Instances are served; none when the API server proves that it serves none.
+    async fn preferred_version(&self, doing: &str) -> Result<Option<String>, Failure> {
         let group: Group = match self.ask(&Ask::get(format!("/apis/{GROUP}")), doing).await {
             Ok(group) => group,
-            Err(refusal) if refusal.code() == Some(404) => return Ok(Vec::new()),
+            Err(refusal) if refusal.code() == Some(404) => return Ok(None),
             Err(refusal) => return Err(refusal.into()),
         };
         let version = group.preferred_version.group_version;
-        if self.resource(&version, "Instance").await?.is_none() {
-            return Ok(Vec::new());
+        Ok(self.resource(&version, "Instance").await?.map(|_| version))
+    }
+
+    /// A declaration, and the version in which it is served; none when there is none in any version.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn any_declaration(&self, name: &str) -> Result<Option<(String, Value)>, Failure> {
+        let mut version = VERSION.to_owned();
+        loop {
+            match self.declaration(&version, name).await? {
+                Declared::There(found) => return Ok(Some((version, found))),
+                Declared::Missing => return Ok(None),
+                Declared::NoDefinition => {
+                    match self.preferred_version(&format!("look for the declaration of {name}")).await? {
+                        Some(other) if other != version => version = other,
+                        Some(_) | None => return Ok(None),
+                    }
+                }
+            }
         }
-        if version == VERSION { Err(refusal.into()) } else { Ok(self.listed(&version, doing).await?) }
     }
 
     async fn listed(&self, version: &str, doing: &str) -> Result<Vec<Instance>, Refusal> {

@@ -16,14 +16,15 @@ use crate::failure::{Code, Failure};
 use crate::front::Showing;
 use crate::pipeline::{Plan, Verb};
 use crate::run::{ForBundle, Mode, OnCluster, Purpose, Spec};
-use crate::step::{Choices, Fate, OnChartFailure, Replace};
+use crate::step::{Backwards, Choices, Fate, OnChartFailure, Replace};
 
 pub(crate) mod files;
 pub(crate) mod reports;
 
 /// `dcctl install`.
 pub(crate) fn install(desk: &Desk, args: InstallArgs) -> u8 {
-    let choices = Choices::default();
+    let backwards = if args.allow_downgrade { Backwards::Allowed } else { Backwards::Refused };
+    let choices = Choices { backwards, ..Choices::default() };
     attempt::make(desk, Asked { verb: Verb::Install, instance: None, build: false, choices, options: args.apply })
 }
 

@@ -7,9 +7,11 @@ mod attempt;
 mod console;
 mod exec;
 mod explain;
+mod instances;
 mod lock_status;
 mod rbac;
 mod reclaim;
+mod release;
 mod schema;
 mod substrate;
 mod supervise;
@@ -81,6 +83,8 @@ impl Desk {
             Command::Exec(args) => exec::exec(self, args),
             Command::Lock(LockCommand::Status(args)) => lock_status::status(self, &args),
             Command::Instances(InstancesCommand::Reclaim(args)) => reclaim::reclaim(self, args),
+            Command::Instances(InstancesCommand::List(args)) => instances::list(self, &args),
+            Command::Instances(InstancesCommand::Release(args)) => release::release(self, &args),
             Command::Explain(args) => explain::explain(&args),
             Command::Schema => schema::print_schema(),
             Command::Rbac(args) => rbac::print_rights(&args),

@@ -13,6 +13,19 @@ pub struct Choices {
     pub replace: Replace,
     /// What is done about a chart whose upgrade failed.
     pub on_chart_failure: OnChartFailure,
+    /// Whether an install may put an older release in the place of a newer one.
+    pub backwards: Backwards,
+}
+
+/// Whether a cluster may be moved to an older release than it has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backwards {
+    /// It is refused: newer definitions and objects may not fit the older operator.
+    #[default]
+    Refused,
+    /// Somebody has thought about that.
+    Allowed,
 }
 
 /// What becomes of the infrastructure of an instance that is destroyed.

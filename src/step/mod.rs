@@ -59,7 +59,7 @@ use crate::pipeline::Verb;
 use crate::process;
 use crate::redact::Redactor;
 
-pub use choices::{Choices, Fate, OnChartFailure, Replace};
+pub use choices::{Backwards, Choices, Fate, OnChartFailure, Replace};
 pub use command::{build_images, verify};
 pub use course::Course;
 pub use exec::{find_command, run_command};

@@ -6,6 +6,7 @@
 //! like that: a remote backend is the same from everywhere.
 
 use crate::failure::{Code, Failure};
+use crate::pipeline::Verb;
 use crate::step::record::{forget_lineage, record_lineage, recorded_lineage};
 use crate::step::tofu::is_local;
 use crate::step::tofu_root::declared_backend;
@@ -28,8 +29,8 @@ pub(in crate::step) async fn own_state(kit: &Kit, part: Part) -> Result<Option<O
     Ok(Some(owner))
 }
 
-/// Refuses a destroy whose infrastructure could only be forgotten: its state is not here, is another's, or an earlier one
-/// waits that could not be saved. It only reads; it is asked before the lock, and by the first step.
+/// Refuses a run on a live instance whose infrastructure it could only forget or make twice: its state is not here, is
+/// another's, or an earlier one waits that could not be saved. It only reads; it is asked before the lock, and by the first step.
 ///
 /// # Errors
 /// [`Code::StateMissing`], [`Code::StateErrored`], or when the cluster cannot be asked.
@@ -42,14 +43,14 @@ pub async fn refuse_lost_state(kit: &Kit) -> Result<(), Failure> {
     match own_state(kit, part).await {
         // What an account may not do it is told by the step that has to do it.
         Err(failure) if failure.code == Code::Forbidden => Ok(()),
-        Err(failure) if failure.code == Code::StateMissing => Err(failure.hint(ABANDON)),
+        Err(failure) if failure.code == Code::StateMissing && kit.verb == Verb::Destroy => Err(failure.hint(ABANDON)),
         looked => looked.map(drop),
     }
 }
 
 /// What to do about infrastructure whose state is lost for good.
-const ABANDON: &str = "if that state is gone for good, and this is a destroy: with --abandon-infrastructure it goes on \
-                       without it, and what OpenTofu had made stays";
+const ABANDON: &str = "if that state is gone for good: with --abandon-infrastructure the destroy goes on without it, and \
+                       what OpenTofu had made stays";
 
 /// The instance has no infrastructure any more that anybody knows of: its declaration names no state from here on.
 ///

@@ -10,7 +10,8 @@ use crate::cluster::instances::{Declared, LINEAGE, PHASE, Phase, RELEASE};
 use crate::cluster::record::{BUNDLE, Progress, Record, SCHEMA};
 use crate::failure::{Code, Failure};
 use crate::step::halt::drive;
-use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, Part, Update, origin};
+use crate::step::tools::Version;
+use crate::step::{Backwards, Kit, Mode, ObjectChange, ObjectName, Outcome, Part, Update, origin};
 
 /// Refuses, before an install asks for the lock, what speaks against it: an install record that is not this bundle's to
 /// rewrite, and OpenTofu state of another cluster. It only reads, and is asked again right before each write.
@@ -20,7 +21,8 @@ use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, Part, Update, or
 pub async fn refuse_foreign(kit: &Kit) -> Result<(), Failure> {
     let looked = async {
         let uid = kit.cluster.uid().await?;
-        kit.cluster.install_record(&uid, &kit.bundle.name).await?;
+        let before = kit.cluster.install_record(&uid, &kit.bundle.name).await?;
+        refuse_backwards(kit, before.as_ref())?;
         origin::own_state(kit, Part::Prerequisites).await
     };
     match looked.await {
@@ -30,10 +32,30 @@ pub async fn refuse_foreign(kit: &Kit) -> Result<(), Failure> {
     }
 }
 
+/// Refuses to put an older release in the place of a newer one, be that complete or half applied. What cannot be compared
+/// is let through.
+fn refuse_backwards(kit: &Kit, before: Option<&Record>) -> Result<(), Failure> {
+    let Some(theirs) = before.and_then(|before| before.settings.get("version")).and_then(Value::as_str) else {
+        return Ok(());
+    };
+    let ours = kit.bundle.version.as_str();
+    let number = |version: &str| Version::parse(version.strip_prefix('v').unwrap_or(version));
+    let is_older = number(ours).zip(number(theirs)).is_some_and(|(ours, theirs)| ours < theirs);
+    if !is_older || kit.choices.backwards == Backwards::Allowed {
+        return Ok(());
+    }
+    let sentence =
+        format!("this cluster has release {theirs} of {}, and this bundle is the older {ours}", kit.bundle.name);
+    Err(Failure::new(Code::Downgrade, sentence)
+        .cause("definitions and objects of the newer release may not fit the older operator")
+        .hint("install that release or a newer one; if the older one is what you want: --allow-downgrade"))
+}
+
 /// Checks that the install record is ours to write and writes that an install began. In a dry run only checks.
 pub(in crate::step) async fn begin_install(kit: &Kit) -> Result<(), Failure> {
     let uid = kit.cluster.uid().await?;
-    kit.cluster.install_record(&uid, &kit.bundle.name).await?;
+    let before = kit.cluster.install_record(&uid, &kit.bundle.name).await?;
+    refuse_backwards(kit, before.as_ref())?;
     match kit.mode {
         Mode::Act => kit.cluster.write_install_record(&record(kit, uid, Progress::Applying)).await,
         Mode::DryRun => Ok(()),

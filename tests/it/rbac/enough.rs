@@ -113,6 +113,9 @@ fn do_everything(demo: &Demo, account: &Account<'_>) {
     let failed = json!({ "metadata": { "annotations": { "core.devicechain.io/phase": "Failed" } } });
     bed.api().merge("/apis/core.devicechain.io/v1beta1/instances/one", &failed).expect("the bed may do everything");
     account.runs(demo.bootstrap("one", 1883)).run().expect_code(0);
+    account.runs(demo.upgrade("one", 1885, 1)).arg("--dry-run").run().expect_code(0);
+    account.runs(demo.upgrade("one", 1885, 1)).run().expect_code(0);
+    account.runs(bed.dcctl(["instances", "list"])).run().expect_code(0);
     account.runs(demo.destroy("one")).run().expect_code(0);
     assert_eq!(demo.phase("one"), None);
     account.runs(bed.dcctl(["exec", "--", "true"])).run().expect_code(0);

@@ -44,7 +44,7 @@ const CASES: &[(Right, Scene, &str)] = &[
     (("dcctl-install", "configmaps", "create"), Scene::Install, "install-the-operator"),
     (("dcctl", "namespaces", "get"), Scene::Install, "install-the-operator"),
     (("dcctl-install", "customresourcedefinitions", "get"), Scene::InstallDefinition, "install-the-operator"),
-    (("dcctl-install", "deployments", "get"), Scene::InstallOperator, "install-the-operator"),
+    (("dcctl", "deployments", "get"), Scene::InstallOperator, "install-the-operator"),
     (("dcctl-instances", "instances", "list"), Scene::Bootstrap, "check-the-cluster"),
     (("dcctl-shared", "secrets", "list"), Scene::Bootstrap, "check-the-cluster"),
     (("dcctl", "namespaces", "get"), Scene::Bootstrap, "check-the-cluster"),

@@ -7,7 +7,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::bed::dcctl::Finished;
-use crate::bed::{Bed, LEASE, LEASES, wait};
+use crate::bed::{Bed, Dcctl, LEASE, LEASES, wait};
+use crate::lock::rig::Rig;
 use crate::verbs::rig::{Demo, PASSWORD, applied, files, quiet};
 
 const ALICE: &str = "alice@build-01/48213/9f3c1a20b7e4d5c6";
@@ -141,10 +142,13 @@ fn a_state_that_could_not_be_saved_is_named_first() {
     let demo = with_one(Bed::take());
     let unsaved = demo.state_dir("one").join("infrastructure.errored.tfstate");
     fs::write(&unsaved, "{}").expect("it can be written");
-    let verdict = demo.destroy("one").run().expect_code(6).verdict();
-    assert_eq!(verdict["data"]["failure"]["code"], "guard.state_errored");
-    assert_eq!(verdict["data"]["kept"][0]["path"].as_str(), unsaved.to_str());
-    assert_eq!(demo.phase("one").as_deref(), Some("Ready"));
+    let commands: [&dyn Fn() -> Dcctl; 2] = [&|| demo.destroy("one"), &|| demo.upgrade("one", 1883, 1)];
+    for command in commands {
+        let verdict = command().run().expect_code(6).verdict();
+        assert_eq!(verdict["data"]["failure"]["code"], "guard.state_errored");
+        assert_eq!(verdict["data"]["kept"][0]["path"].as_str(), unsaved.to_str());
+        assert_eq!((&verdict["data"]["lock"], demo.phase("one").as_deref()), (&json!("never_taken"), Some("Ready")));
+    }
 }
 
 #[test]
@@ -283,4 +287,30 @@ fn an_uninstall_is_never_signalled_and_a_stop_waits_for_its_end() {
     let done = demo.destroy("one").run().expect_code(0);
     assert_eq!(outcomes(&done), ["nothing", "nothing", "done", "done", "done"]);
     assert_gone(&demo);
+}
+
+#[test]
+fn a_stop_lets_the_destruction_in_flight_end_and_the_next_run_goes_on() {
+    let rig = Rig::new().declared().slow_thing(0.0);
+    let thing = |name: &str, more: &str| {
+        format!("resource \"bed_thing\" \"{name}\" {{\n  name = \"{name}\"\n  destroy_seconds = 2\n{more}}}\n")
+    };
+    let root = rig.bed.file("bundle/infra/main.tf");
+    let text = fs::read_to_string(&root).expect("it is there");
+    let head = &text[..text.find("resource").expect("it has one")];
+    let things = [thing("first", ""), thing("second", "  depends_on = [bed_thing.first]\n")].concat();
+    fs::write(&root, format!("{head}{things}")).expect("it can be written");
+    rig.bootstrap("one").run().expect_code(0);
+
+    let run = rig.destroy("one").start();
+    run.wait_for("resource.started", |event| event["data"]["address"] == "bed_thing.second");
+    run.signal(Signal::TERM);
+    let stopped = run.finish().expect_code(10);
+    let events = stopped.events();
+    assert_eq!(events.iter().filter(|event| event["type"] == "process.interrupted").count(), 1);
+    assert_eq!((rig.ledger.living("second").len(), rig.ledger.living("first").len()), (0, 1));
+    assert_eq!((rig.phase("one").as_deref(), rig.lease()), (Some("Destroying"), None));
+
+    rig.destroy("one").run().expect_code(0);
+    assert_eq!((rig.ledger.living("first").len(), rig.phase("one")), (0, None));
 }
