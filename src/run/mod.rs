@@ -46,3 +46,4 @@ pub use translate::{millis, opening};
 pub use verdict::Verdict;
 
 pub use crate::step::look_first;
+pub(crate) use keeping::lease_store;
