@@ -4,11 +4,16 @@
 //! is typed for it, or `--yes` says that this was read. A run that works on the instance has written the declaration and
 //! will write it again, so while the lock names the instance nothing is let go.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::cli::{ReleaseArgs, Substrate, SubstrateOptions, TargetOptions};
 use crate::cluster::instances::{LINEAGE, PHASE};
 use crate::cluster::namespace::Namespace;
 use crate::cluster::removal::LetGo;
-use crate::cluster::{Cluster, MayWrite};
+use crate::cluster::{Cluster, MayWrite, Permission};
 use crate::commands::apply::{find_kubeconfig, proxies};
 use crate::commands::console::{Console, Opened};
 use crate::commands::substrate::{self, Reached};
@@ -20,6 +25,21 @@ use crate::signal;
 
 /// What a person is asked.
 const QUESTION: &str = "Type the instance's name to let it go, or anything else to abort:\n> ";
+
+/// Whether the name was typed, or need not be: nothing is written before.
+#[derive(Debug, Clone, Default)]
+struct Agreed(Arc<AtomicBool>);
+
+impl Permission for Agreed {
+    fn now(&self) -> Result<(), Failure> {
+        let unasked = || Failure::new(Code::Internal, "nobody has agreed to this yet");
+        self.0.load(Ordering::Relaxed).then_some(()).ok_or_else(unasked)
+    }
+
+    fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::pending())
+    }
+}
 
 /// Lets it go, and says what came of that.
 pub(crate) fn release(desk: &Desk, args: &ReleaseArgs) -> u8 {
@@ -38,7 +58,9 @@ async fn let_go(desk: &Desk, args: &ReleaseArgs) -> Result<String, Failure> {
     let options = SubstrateOptions { substrate: Substrate::Kubernetes, lock_dir: None };
     let meant = substrate::meant(&options, &target)?;
     let Reached { store, place, .. } = substrate::reach(desk, meant, &target, Intent::Look).await?;
-    let cluster = Cluster::connect(&find_kubeconfig(desk, &target)?, &proxies(desk), MayWrite::always()).await?;
+    let agreed = Agreed::default();
+    let may_write = MayWrite::as_says(agreed.clone());
+    let cluster = Cluster::connect(&find_kubeconfig(desk, &target)?, &proxies(desk), may_write).await?;
     if let Some(seen) = lock::observe(&store).await?
         && seen.holder().is_some()
         && seen.record().instance() == Some(name.as_str())
@@ -54,6 +76,7 @@ async fn let_go(desk: &Desk, args: &ReleaseArgs) -> Result<String, Failure> {
         Some(console) => asked(console, name, &told).await?,
         None => say(&told).map(drop)?,
     }
+    agreed.0.store(true, Ordering::Relaxed);
     let uid = found["metadata"]["uid"].as_str().unwrap_or_default();
     Ok(match cluster.let_go(&api_version, name, uid).await? {
         LetGo::Gone => format!("\"{name}\" is released: its name and what it claimed are free\n"),
