@@ -3,14 +3,15 @@
 //! `clap` stops at this folder. A command line that cannot be read is a [`Failure`] like any other, so that it reaches
 //! the event stream and the JUnit report as far as the options could be read: [`read`] returns what it could tell.
 
+mod instances;
 mod options;
 mod salvage;
 
+pub use instances::{InstancesCommand, InstancesListArgs, ReclaimArgs, ReleaseArgs};
 pub use options::{
     ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, DestroyArgs, ExecArgs, ExplainArgs, InstallArgs,
-    InstancesCommand, InstancesListArgs, LockCommand, LockStatusArgs, OnBusy, OnChartFailure, Output, RbacArgs,
-    ReclaimArgs, ReleaseArgs, ReportOptions, ServiceAccount, StatusOutput, Substrate, SubstrateOptions, TargetOptions,
-    UpgradeArgs, Wait,
+    LockCommand, LockStatusArgs, OnBusy, OnChartFailure, Output, RbacArgs, ReportOptions, ServiceAccount, StatusOutput,
+    Substrate, SubstrateOptions, TargetOptions, UpgradeArgs, Wait,
 };
 pub use salvage::Salvaged;
 
