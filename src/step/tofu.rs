@@ -1,8 +1,8 @@
 //! Applies an OpenTofu root: in a copy, with one variables file, its state where the user keeps it.
 //!
 //! `init`, then `apply`. What OpenTofu says becomes resources and diagnostics; its outputs go to the chart through
-//! [`Outputs`](crate::step::Outputs). A stop becomes one interrupt, and then only what was witnessed is said: OpenTofu's exit status is 1
-//! for "failed" and for "stopped" alike, so the account of its lines decides.
+//! [`Outputs`](crate::step::Outputs). A stop becomes one interrupt, and then only what was witnessed is said: OpenTofu's
+//! exit status is 1 for "failed" and for "stopped" alike, so the account of its lines decides.
 //!
 //! What a dry run does instead is in `tofu_plan.rs`, how a root is destroyed in `tofu_destroy.rs`.
 
