@@ -58,6 +58,9 @@ codes! {
     ChartFailed "chart.failed" 1 "author of the change"
         "Helm failed."
         "Read its message above, mend the cause and run the same command again.";
+    NamespaceStuck "namespace.stuck" 1 "operator"
+        "The instance's namespace was deleted and did not go within its budget."
+        "Mend what the message says keeps it, then run the same command again.";
     ReadinessTimedOut "readiness.timed_out" 1 "author of the change"
         "The instance did not become ready within its budget."
         "Look at the workloads that the verdict names, mend the cause and run the same command again.";
@@ -148,6 +151,12 @@ codes! {
     StateMissing "guard.state_missing" 6 "operator"
         "The OpenTofu state here is not the one to work from: it is missing, or belongs to another cluster or instance."
         "Run where the right state is, or name its folder with --state-dir.";
+    InstanceMissing "guard.instance_missing" 6 "operator"
+        "The instance is not there, or was never completely built, so it cannot be moved to another release."
+        "Build it with `dcctl bootstrap`.";
+    PlanReplaces "guard.plan_replaces" 6 "operator"
+        "The plan would delete or replace something of a live instance."
+        "Mend the bundle, or allow what the message names with --allow-replace=ADDRESS.";
     ReleasePending "guard.release_pending" 6 "operator"
         "Another Helm process may still be at work on this release."
         "Wait until the time that the message names, then run the same command again.";
@@ -157,6 +166,9 @@ codes! {
     OtherBundle "guard.other_bundle" 6 "operator"
         "The cluster was installed from another bundle, and it can have one."
         "Give this bundle a cluster of its own.";
+    Downgrade "guard.downgrade" 6 "operator"
+        "The cluster has a newer release than the bundle."
+        "Install that release or a newer one, or allow the older one with --allow-downgrade.";
     StateErrored "guard.state_errored" 6 "operator"
         "A state that OpenTofu could not save is waiting to be pushed."
         "Push the file that the message names, then remove it.";
@@ -179,7 +191,7 @@ codes! {
         "The lock was lost while the run was at work."
         "See who holds it now; run the same command again when it is free.";
     PersonMissing "reclaim.needs_person" 23 "a person at a terminal"
-        "Reclaiming a lock takes a person at a terminal, and there is none here, or `CI` is set."
+        "Reclaiming a lock, or releasing an instance without --yes, takes a person at a terminal, and there is none here, or `CI` is set."
         "Run it from a terminal of your own, outside of any job.";
     ReclaimRefused "reclaim.refused" 24 "caller, later"
         "The lock changed while it was checked: its holder is alive, or somebody else is at work on it. It was left alone."

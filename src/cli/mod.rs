@@ -3,14 +3,16 @@
 //! `clap` stops at this folder. A command line that cannot be read is a [`Failure`] like any other, so that it reaches
 //! the event stream and the JUnit report as far as the options could be read: [`read`] returns what it could tell.
 
+mod instances;
 mod options;
 mod runs;
 mod salvage;
 
+pub use instances::{InstancesCommand, InstancesListArgs, ReclaimArgs, ReleaseArgs};
 pub use options::{
-    ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, ExecArgs, ExplainArgs, InstallArgs,
-    InstancesCommand, LockCommand, LockStatusArgs, OnBusy, Output, RbacArgs, ReclaimArgs, ReportOptions,
-    ServiceAccount, StatusOutput, Substrate, SubstrateOptions, TargetOptions, Wait,
+    ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, DestroyArgs, ExecArgs, ExplainArgs, InstallArgs,
+    LockCommand, LockStatusArgs, OnBusy, OnChartFailure, Output, RbacArgs, ReportOptions, ServiceAccount, StatusOutput,
+    Substrate, SubstrateOptions, TargetOptions, UpgradeArgs, Wait,
 };
 pub use runs::{
     DetachOptions, RunsAttachArgs, RunsCommand, RunsListArgs, RunsPruneArgs, RunsShowArgs, RunsStopArgs, RunsWaitArgs,
@@ -129,16 +131,31 @@ const ONLY_KUBERNETES: &str =
     "What keeps the lock; this verb changes a cluster, whose API server keeps it: `direct` is refused";
 const NO_FOLDER: &str = "A lock folder is for `exec`, `lock status` and `instances reclaim`; this verb refuses it";
 
+const STATE_OF_AN_INSTANCE: &str = "Where local OpenTofu state lives [default: ~/.devicechain/instances/INSTANCE]";
+const GOES_ON: &str =
+    "What to do when another run holds the lock, and still does after the wait [default: warn, and go on without it]";
+
 /// What an option means to one verb alone: the verb, the option, the whole help text.
-const OF_ONE_VERB: [(&str, &str, &str); 8] = [
+const OF_ONE_VERB: [(&str, &str, &str); 19] = [
     ("install", "state_dir", "Where local OpenTofu state lives [default: ~/.devicechain/clusters/CONTEXT]"),
-    ("bootstrap", "state_dir", "Where local OpenTofu state lives [default: ~/.devicechain/instances/INSTANCE]"),
+    ("bootstrap", "state_dir", STATE_OF_AN_INSTANCE),
     ("install", "values", "Values files are for the chart of an instance; an install has none and does not use them"),
     ("install", "helm", "The Helm program is for the chart of an instance; an install does not use it"),
     ("install", "substrate", ONLY_KUBERNETES),
     ("install", "lock_dir", NO_FOLDER),
     ("bootstrap", "substrate", ONLY_KUBERNETES),
     ("bootstrap", "lock_dir", NO_FOLDER),
+    ("upgrade", "state_dir", STATE_OF_AN_INSTANCE),
+    ("upgrade", "no_force_conflicts", "An upgrade applies no manifests of the operator, so it takes over no fields"),
+    ("upgrade", "on_busy", GOES_ON),
+    ("upgrade", "substrate", ONLY_KUBERNETES),
+    ("upgrade", "lock_dir", NO_FOLDER),
+    ("destroy", "state_dir", STATE_OF_AN_INSTANCE),
+    ("destroy", "values", "Values files are for installing the chart; a destroy does not use them"),
+    ("destroy", "no_force_conflicts", "A destroy applies nothing, so it takes over no fields"),
+    ("destroy", "on_busy", GOES_ON),
+    ("destroy", "substrate", ONLY_KUBERNETES),
+    ("destroy", "lock_dir", NO_FOLDER),
 ];
 
 /// The whole command tree.

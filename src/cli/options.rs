@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cli::instances::InstancesCommand;
 use crate::cli::runs::{DetachOptions, RunsCommand};
 
 /// Change a Kubernetes cluster unattended, under the cluster's one lock.
@@ -31,6 +32,10 @@ pub enum Command {
     Install(InstallArgs),
     /// Build an instance in its own namespace
     Bootstrap(BootstrapArgs),
+    /// Move a live instance to the bundle's release
+    Upgrade(UpgradeArgs),
+    /// Remove an instance: its chart, its infrastructure, its namespace and its declaration
+    Destroy(DestroyArgs),
     /// Run any command under the cluster's lock: `dcctl exec -- CMD [ARG…]`
     Exec(ExecArgs),
     /// Look at the cluster's lock
@@ -60,34 +65,13 @@ pub enum LockCommand {
     Status(LockStatusArgs),
 }
 
-/// `dcctl instances …`
-#[derive(Debug, Subcommand)]
-pub enum InstancesCommand {
-    /// Take the lock of a run that is gone, after a check, and give it back; for a person at a terminal
-    Reclaim(ReclaimArgs),
-}
-
-/// `dcctl instances reclaim`
-///
-/// It has neither `--yes` nor `--output`: it speaks with a person, on the controlling terminal alone.
-#[derive(Debug, Args)]
-pub struct ReclaimArgs {
-    /// The kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the pod's own account]
-    #[arg(long, env = "DCCTL_KUBECONFIG", value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// The context in it; a lock is never taken from a cluster that was not named (required, unless the lock is in a folder)
-    #[arg(long, env = "DCCTL_KUBE_CONTEXT", value_name = "NAME")]
-    pub kube_context: Option<String>,
-
-    #[command(flatten)]
-    #[allow(missing_docs, reason = "the group documents itself")]
-    pub substrate: SubstrateOptions,
-}
-
 /// `dcctl install`
 #[derive(Debug, Args)]
 pub struct InstallArgs {
+    /// Put an older release in the place of a newer one
+    #[arg(long, env = "DCCTL_ALLOW_DOWNGRADE")]
+    pub allow_downgrade: bool,
+
     #[command(flatten)]
     #[allow(missing_docs, reason = "the group documents itself")]
     pub apply: ApplyOptions,
@@ -102,6 +86,45 @@ pub struct BootstrapArgs {
     /// Build the bundle's images first, before the lock
     #[arg(long, env = "DCCTL_BUILD")]
     pub build: bool,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub apply: ApplyOptions,
+}
+
+/// `dcctl upgrade`
+#[derive(Debug, Args)]
+pub struct UpgradeArgs {
+    /// The instance's name
+    pub instance: String,
+
+    /// Let the plan delete or replace what has this address, or with no address anything; may be given more than once. Also
+    /// DCCTL_ALLOW_REPLACE=ADDRESS or =*
+    #[arg(long, env = "DCCTL_ALLOW_REPLACE", value_name = "ADDRESS", num_args = 0..=1, require_equals = true,
+        default_missing_value = "*")]
+    pub allow_replace: Vec<String>,
+
+    /// What to do when the chart's upgrade fails
+    #[arg(long, env = "DCCTL_ON_CHART_FAILURE", value_enum, value_name = "MANNER", default_value = "leave")]
+    pub on_chart_failure: OnChartFailure,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub apply: ApplyOptions,
+}
+
+/// `dcctl destroy`
+///
+/// It asks nothing: the command names the instance, and `--dry-run` lists everything that would go.
+#[derive(Debug, Args)]
+pub struct DestroyArgs {
+    /// The instance's name
+    pub instance: String,
+
+    /// Go on although the OpenTofu state is lost, or is not to be used: what OpenTofu had made stays, and is named as far
+    /// as it is known
+    #[arg(long, env = "DCCTL_ABANDON_INFRASTRUCTURE")]
+    pub abandon_infrastructure: bool,
 
     #[command(flatten)]
     #[allow(missing_docs, reason = "the group documents itself")]
@@ -391,6 +414,15 @@ pub enum OnBusy {
     Refuse,
     /// Say so and go on without the lock
     Warn,
+}
+
+/// What is done about a chart whose upgrade failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnChartFailure {
+    /// Leave the release as Helm left it
+    Leave,
+    /// Roll it back to the revision that was deployed before
+    Rollback,
 }
 
 /// How long to wait for the lock.

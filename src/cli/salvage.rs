@@ -10,8 +10,22 @@ use std::path::PathBuf;
 use crate::cli::Output;
 
 /// Options that take no value. Every other one would take the word after it along.
-const TAKE_NO_VALUE: [&str; 8] =
-    ["build", "wait", "keep-output", "no-force-conflicts", "stdin", "propagate-exit-code", "help", "version"];
+const TAKE_NO_VALUE: [&str; 11] = [
+    "build",
+    "wait",
+    "keep-output",
+    "no-force-conflicts",
+    "stdin",
+    "propagate-exit-code",
+    "help",
+    "version",
+    "abandon-infrastructure",
+    "allow-replace",
+    "allow-downgrade",
+];
+
+/// The commands that are given an instance.
+const TAKE_AN_INSTANCE: [&str; 3] = ["bootstrap", "upgrade", "destroy"];
 
 /// The parts of a wrong command line that say where to report it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,7 +58,9 @@ impl Salvaged {
             let Some(option) = text.strip_prefix("--") else {
                 if salvaged.verb.is_none() {
                     salvaged.verb = Some(text.to_owned());
-                } else if salvaged.instance.is_none() && salvaged.verb.as_deref() == Some("bootstrap") {
+                } else if salvaged.instance.is_none()
+                    && salvaged.verb.as_deref().is_some_and(|verb| TAKE_AN_INSTANCE.contains(&verb))
+                {
                     salvaged.instance = Some(text.to_owned());
                 }
                 continue;

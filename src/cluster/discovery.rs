@@ -78,6 +78,52 @@ struct Listed {
     kind: String,
     #[serde(default)]
     namespaced: bool,
+    #[serde(default)]
+    verbs: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Groups {
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Group {
+    preferred_version: Preferred,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Preferred {
+    group_version: String,
+}
+
+/// Every resource whose objects live in namespaces and can be listed and deleted, with its kind: of each group in the
+/// version that is preferred. Beside them the versions that do not answer.
+pub(in crate::cluster) async fn listable(cluster: &Cluster) -> Result<(Vec<(Resource, String)>, Vec<String>), Failure> {
+    let groups: Groups = cluster.ask(&Ask::get("/apis"), "find out what this cluster serves").await?;
+    let versions = groups.groups.into_iter().map(|group| group.preferred_version.group_version);
+    let (mut found, mut silent) = (Vec::new(), Vec::new());
+    for api_version in std::iter::once("v1".to_owned()).chain(versions) {
+        let root = if api_version.contains('/') { "apis" } else { "api" };
+        let doing = format!("find out what {api_version} has");
+        let listed: ResourceList = match cluster.ask(&Ask::get(format!("/{root}/{api_version}")), &doing).await {
+            Ok(listed) => listed,
+            Err(refusal) if refusal.code() == Some(404) => continue,
+            Err(refusal) if refusal.code().is_some() => {
+                silent.push(api_version);
+                continue;
+            }
+            Err(refusal) => return Err(refusal.into()),
+        };
+        let may = |listed: &Listed, verb: &str| listed.verbs.iter().any(|known| known == verb);
+        let resources = listed.resources.into_iter().filter(|listed| listed.namespaced && !listed.name.contains('/'));
+        found.extend(resources.filter(|listed| may(listed, "list") && may(listed, "delete")).map(|listed| {
+            (Resource { api_version: api_version.clone(), plural: listed.name, scope: Scope::Namespaced }, listed.kind)
+        }));
+    }
+    Ok((found, silent))
 }
 
 impl Cluster {

@@ -35,6 +35,9 @@ pub const CLAIMS: &str = "dcctl.devicechain.io/claims";
 /// The annotation with the lineage of the instance's OpenTofu state.
 pub const LINEAGE: &str = "dcctl.devicechain.io/state-lineage";
 
+/// The annotation with the release of the bundle that the instance is of. The operator's Deployment has it, too.
+pub const RELEASE: &str = "dcctl.devicechain.io/release";
+
 /// The finalizer that keeps a declaration readable until the instance is destroyed.
 pub const FINALIZER: &str = "core.devicechain.io/instance";
 
@@ -118,8 +121,23 @@ pub struct Instance {
     pub claims: Claims,
     /// The recorded lineage of its OpenTofu state.
     pub lineage: Option<String>,
+    /// The release of the bundle that it is of.
+    pub release: Option<String>,
+    /// The dcctl that applied it last, and when.
+    pub applied: Applied,
+    /// When it was declared.
+    pub created_at: Option<String>,
     /// When somebody deleted the declaration; the finalizer keeps it.
     pub deleted_at: Option<String>,
+}
+
+/// Who applied an instance last, as its annotations say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// The version of dcctl.
+    pub by: Option<String>,
+    /// When, RFC 3339 in UTC.
+    pub at: Option<String>,
 }
 
 /// The answer to the question for one declaration.
@@ -158,6 +176,8 @@ struct Metadata {
     annotations: Option<Annotations>,
     #[serde(default)]
     deletion_timestamp: Option<String>,
+    #[serde(default)]
+    creation_timestamp: Option<String>,
 }
 
 /// The annotations that are kept; those of others can be as large as they like.
@@ -169,6 +189,12 @@ struct Annotations {
     claims: Option<String>,
     #[serde(rename = "dcctl.devicechain.io/state-lineage")]
     lineage: Option<String>,
+    #[serde(rename = "dcctl.devicechain.io/release")]
+    release: Option<String>,
+    #[serde(rename = "core.devicechain.io/last-applied-by")]
+    applied_by: Option<String>,
+    #[serde(rename = "core.devicechain.io/last-applied-at")]
+    applied_at: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -179,7 +205,8 @@ struct Spec {
 
 impl From<Listed> for Instance {
     fn from(listed: Listed) -> Instance {
-        let Annotations { phase, claims, lineage } = listed.metadata.annotations.unwrap_or_default();
+        let Annotations { phase, claims, lineage, release, applied_by, applied_at } =
+            listed.metadata.annotations.unwrap_or_default();
         let host = listed.spec.and_then(|spec| spec.host).and_then(|host| host.as_str().map(str::to_owned));
         let claims = match (claims, host.filter(|host| !host.is_empty())) {
             (Some(text), _) => match serde_json::from_str(&text) {
@@ -189,7 +216,16 @@ impl From<Listed> for Instance {
             (None, Some(host)) => Claims::HostOnly(host),
             (None, None) => Claims::Unknown,
         };
-        Instance { name: listed.metadata.name, phase, claims, lineage, deleted_at: listed.metadata.deletion_timestamp }
+        Instance {
+            name: listed.metadata.name,
+            phase,
+            claims,
+            lineage,
+            release,
+            applied: Applied { by: applied_by, at: applied_at },
+            created_at: listed.metadata.creation_timestamp,
+            deleted_at: listed.metadata.deletion_timestamp,
+        }
     }
 }
 
@@ -235,16 +271,42 @@ impl Cluster {
             Err(refusal) => return Err(refusal.into()),
         };
         // Not in this version. Perhaps in another?
+        match self.preferred_version(doing).await? {
+            None => Ok(Vec::new()),
+            Some(version) if version == VERSION => Err(refusal.into()),
+            Some(version) => Ok(self.listed(&version, doing).await?),
+        }
+    }
+
+    /// The version in which Instances are served; none when the API server proves that it serves none.
+    async fn preferred_version(&self, doing: &str) -> Result<Option<String>, Failure> {
         let group: Group = match self.ask(&Ask::get(format!("/apis/{GROUP}")), doing).await {
             Ok(group) => group,
-            Err(refusal) if refusal.code() == Some(404) => return Ok(Vec::new()),
+            Err(refusal) if refusal.code() == Some(404) => return Ok(None),
             Err(refusal) => return Err(refusal.into()),
         };
         let version = group.preferred_version.group_version;
-        if self.resource(&version, "Instance").await?.is_none() {
-            return Ok(Vec::new());
+        Ok(self.resource(&version, "Instance").await?.map(|_| version))
+    }
+
+    /// A declaration, and the version in which it is served; none when there is none in any version.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn any_declaration(&self, name: &str) -> Result<Option<(String, Value)>, Failure> {
+        let mut version = VERSION.to_owned();
+        loop {
+            match self.declaration(&version, name).await? {
+                Declared::There(found) => return Ok(Some((version, found))),
+                Declared::Missing => return Ok(None),
+                Declared::NoDefinition => {
+                    match self.preferred_version(&format!("look for the declaration of {name}")).await? {
+                        Some(other) if other != version => version = other,
+                        Some(_) | None => return Ok(None),
+                    }
+                }
+            }
         }
-        if version == VERSION { Err(refusal.into()) } else { Ok(self.listed(&version, doing).await?) }
     }
 
     async fn listed(&self, version: &str, doing: &str) -> Result<Vec<Instance>, Refusal> {
@@ -286,14 +348,14 @@ impl Cluster {
         }
     }
 
-    /// Sets annotations of a declaration, and only of the very object with this uid.
+    /// Sets annotations of a declaration, or takes those without a value away, and only of the very object with this uid.
     ///
     /// Fails with `guard.cannot_tell` when it is gone or another.
     pub async fn annotate_declaration(
         &self,
         api_version: &str,
         (name, uid): (&str, &str),
-        annotations: &[(&str, &str)],
+        annotations: &[(&str, Option<&str>)],
     ) -> Result<(), Failure> {
         let annotations: serde_json::Map<String, Value> =
             annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
@@ -345,7 +407,8 @@ fn collection(api_version: &str) -> String {
     format!("/apis/{api_version}/instances")
 }
 
-fn path(api_version: &str, name: &str) -> String {
+/// The path of one declaration.
+pub(in crate::cluster) fn path(api_version: &str, name: &str) -> String {
     format!("{}/{}", collection(api_version), encode(name))
 }
 

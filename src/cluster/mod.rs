@@ -6,8 +6,8 @@
 //!
 //! On top of them: [`document`] reads manifests, [`discovery`] knows which resource a kind is, [`apply`] applies
 //! them server-side in an order that works at the first run, [`wait`] tells why something is not ready yet, and
-//! [`instances`], [`namespace`] and [`record`] read and write the objects that dcctl shares with its cluster, and [`pod`]
-//! looks for the one that a run is in.
+//! [`instances`], [`namespace`] and [`record`] read and write the objects that dcctl shares with its cluster, [`pod`]
+//! looks for the one that a run is in, and [`removal`] takes away what is an instance's.
 //!
 //! *Invariant:* types of `kube` stop here (and at the lock's store). *Invariant:* "cannot tell" is never "nothing
 //! there": every answer that does not prove absence is a failure.
@@ -37,6 +37,7 @@ pub mod namespace;
 pub mod pod;
 pub mod record;
 pub mod release;
+pub mod removal;
 
 pub use client::{CONNECT_LIMIT, Cluster, Connection};
 pub use kubeconfig::{Kubeconfig, Sources};

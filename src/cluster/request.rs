@@ -154,6 +154,15 @@ impl Ask {
         ask
     }
 
+    /// Deletes exactly the object with this uid, whatever was written to it meanwhile.
+    pub(in crate::cluster) fn delete_this(path: impl Into<String>, uid: &str) -> Ask {
+        let mut ask = Ask::new(Method::DELETE, path, Repeat::Harmless);
+        let options =
+            serde_json::json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": uid } });
+        ask.body = serde_json::to_vec(&options).expect("a JSON value can be written");
+        ask
+    }
+
     /// Asks for the metadata of one object only.
     #[must_use]
     pub(in crate::cluster) fn metadata_of_one(mut self) -> Ask {

@@ -7,6 +7,7 @@
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::cluster::client::Cluster;
 use crate::cluster::request::{Ask, Refusal, encode};
@@ -61,6 +62,15 @@ pub enum Seen {
 }
 
 impl Cluster {
+    /// A Deployment, whole; none when it is not there.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn deployment(&self, namespace: &str, name: &str) -> Result<Option<Value>, Failure> {
+        let path = format!("{}/{}", collection("apps/v1", namespace, "deployments"), encode(name));
+        Ok(self.find(&path, &format!("read Deployment {namespace}/{name}")).await?)
+    }
+
     /// Looks at one Deployment: whether its latest generation is rolled out and available. While it is not, its pods
     /// are looked at too, because they tell why.
     pub async fn look_at_deployment(&self, namespace: &str, name: &str) -> Result<Seen, Failure> {

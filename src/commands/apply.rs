@@ -1,10 +1,11 @@
-//! `dcctl install` and `dcctl bootstrap`: gathers everything about a run of a bundle.
+//! `dcctl install`, `bootstrap`, `upgrade` and `destroy`: gathers everything about a run of a bundle.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cli::{
-    ApplyOptions, BootstrapArgs, DetachOptions, InstallArgs, ReportOptions, SubstrateOptions, TargetOptions,
+    self, ApplyOptions, BootstrapArgs, DestroyArgs, DetachOptions, InstallArgs, ReportOptions, SubstrateOptions,
+    TargetOptions, UpgradeArgs,
 };
 use crate::cluster::{Kubeconfig, Proxies, Sources, kubeconfig};
 use crate::commands::apply::reports::Reads;
@@ -15,19 +16,49 @@ use crate::failure::{Code, Failure};
 use crate::front::Showing;
 use crate::pipeline::{Plan, Verb};
 use crate::run::{ForBundle, Mode, OnCluster, Purpose, Spec};
+use crate::step::{Backwards, Choices, Fate, OnChartFailure, Replace};
 
 pub(crate) mod files;
 pub(crate) mod reports;
 
 /// `dcctl install`.
 pub(crate) fn install(desk: &Desk, args: InstallArgs) -> u8 {
-    attempt::make(desk, Asked { verb: Verb::Install, instance: None, build: false, options: args.apply })
+    let backwards = if args.allow_downgrade { Backwards::Allowed } else { Backwards::Refused };
+    let choices = Choices { backwards, ..Choices::default() };
+    attempt::make(desk, Asked { verb: Verb::Install, instance: None, build: false, choices, options: args.apply })
 }
 
 /// `dcctl bootstrap INSTANCE`.
 pub(crate) fn bootstrap(desk: &Desk, args: BootstrapArgs) -> u8 {
     let BootstrapArgs { instance, build, apply: options } = args;
-    attempt::make(desk, Asked { verb: Verb::Bootstrap, instance: Some(instance), build, options })
+    let (instance, choices) = (Some(instance), Choices::default());
+    attempt::make(desk, Asked { verb: Verb::Bootstrap, instance, build, choices, options })
+}
+
+/// `dcctl upgrade INSTANCE`.
+pub(crate) fn upgrade(desk: &Desk, args: UpgradeArgs) -> u8 {
+    let UpgradeArgs { instance, allow_replace, on_chart_failure, apply: options } = args;
+    let replace = if allow_replace.is_empty() {
+        Replace::Nothing
+    } else if allow_replace.iter().any(|address| address == "*") {
+        Replace::Everything
+    } else {
+        Replace::These(allow_replace.into_iter().collect())
+    };
+    let on_chart_failure = match on_chart_failure {
+        cli::OnChartFailure::Leave => OnChartFailure::Leave,
+        cli::OnChartFailure::Rollback => OnChartFailure::Rollback,
+    };
+    let choices = Choices { replace, on_chart_failure, ..Choices::default() };
+    attempt::make(desk, Asked { verb: Verb::Upgrade, instance: Some(instance), build: false, choices, options })
+}
+
+/// `dcctl destroy INSTANCE`.
+pub(crate) fn destroy(desk: &Desk, args: DestroyArgs) -> u8 {
+    let DestroyArgs { instance, abandon_infrastructure, apply: options } = args;
+    let infrastructure = if abandon_infrastructure { Fate::Abandoned } else { Fate::Destroyed };
+    let (instance, choices) = (Some(instance), Choices { infrastructure, ..Choices::default() });
+    attempt::make(desk, Asked { verb: Verb::Destroy, instance, build: false, choices, options })
 }
 
 /// What was asked for.
@@ -35,6 +66,7 @@ struct Asked {
     verb: Verb,
     instance: Option<String>,
     build: bool,
+    choices: Choices,
     options: ApplyOptions,
 }
 
@@ -166,6 +198,7 @@ fn for_bundle(
         values,
         build: asked.build,
         force_conflicts: !options.no_force_conflicts,
+        choices: asked.choices.clone(),
         tofu: options.tofu.clone(),
         helm: options.helm.clone(),
     }

@@ -7,9 +7,11 @@ mod attempt;
 mod console;
 mod exec;
 mod explain;
+mod instances;
 mod lock_status;
 mod rbac;
 mod reclaim;
+mod release;
 mod runs;
 mod schema;
 mod substrate;
@@ -80,9 +82,13 @@ impl Desk {
         match cli.command {
             Command::Install(args) => apply::install(self, args),
             Command::Bootstrap(args) => apply::bootstrap(self, args),
+            Command::Upgrade(args) => apply::upgrade(self, args),
+            Command::Destroy(args) => apply::destroy(self, args),
             Command::Exec(args) => exec::exec(self, args),
             Command::Lock(LockCommand::Status(args)) => lock_status::status(self, &args),
             Command::Instances(InstancesCommand::Reclaim(args)) => reclaim::reclaim(self, args),
+            Command::Instances(InstancesCommand::List(args)) => instances::list(self, &args),
+            Command::Instances(InstancesCommand::Release(args)) => release::release(self, &args),
             Command::Runs(command) => runs::dispatch(self, command),
             Command::Explain(args) => explain::explain(&args),
             Command::Schema => schema::print_schema(),
@@ -98,7 +104,7 @@ impl Desk {
         let exit = failure.code.exit();
         let wants_reports = output.is_some() || events_file.is_some() || junit.is_some();
         let runs = |verb: &String| match verb.as_str() {
-            "install" | "bootstrap" | "exec" => true,
+            "install" | "bootstrap" | "upgrade" | "destroy" | "exec" => true,
             known => wants_reports && cli::command().find_subcommand(known).is_none(),
         };
         let Some(command) = verb.filter(runs) else {

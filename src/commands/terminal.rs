@@ -106,6 +106,11 @@ pub(crate) fn fitted(text: &str) -> String {
     width().map_or_else(|| text.to_owned(), |width| wrapped(text, width))
 }
 
+/// A word of somebody else's without anything that a terminal would act on.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control()).collect()
+}
+
 /// The columns of the terminal that standard output is.
 fn width() -> Option<usize> {
     width_of(rustix::stdio::stdout())

@@ -72,7 +72,7 @@ pub fn busy(seen: &Observation, place: &Place, wall: Timestamp) -> Busy {
 
 /// What a run says that goes on without the lock, after why it does not have it.
 pub fn going_on(why: &str) -> String {
-    format!("{why}. Going on without the lock, as this run was told to; but if that run is live, this will fight it")
+    format!("{why}. Going on without the lock; but if that run is live, this will fight it")
 }
 
 /// What a run says that waits for the lock, before whom it waits for.

@@ -13,6 +13,10 @@ pub enum Verb {
     Install,
     /// Build an instance in its own namespace beside others.
     Bootstrap,
+    /// Move a live instance to the bundle's release.
+    Upgrade,
+    /// Remove an instance and everything of it.
+    Destroy,
     /// Run any command under the lock.
     Exec,
 }
@@ -23,6 +27,8 @@ impl Verb {
         match self {
             Verb::Install => "install",
             Verb::Bootstrap => "bootstrap",
+            Verb::Upgrade => "upgrade",
+            Verb::Destroy => "destroy",
             Verb::Exec => "exec",
         }
     }
@@ -58,6 +64,24 @@ pub enum Action {
     Verify,
     /// Record on the declaration that the instance is ready.
     RecordPhase,
+    /// Refuse to move an instance past the operator of its cluster.
+    CheckOperator,
+    /// Save a plan of the instance's OpenTofu root.
+    PlanInfrastructure,
+    /// Upgrade the instance's Helm release.
+    UpgradeChart,
+    /// Record on the declaration which release the instance is of.
+    RecordRelease,
+    /// Write on the declaration that the instance is on its way out.
+    MarkDestroying,
+    /// Uninstall the instance's Helm release.
+    UninstallChart,
+    /// Destroy everything in the state of the instance's OpenTofu root.
+    DestroyInfrastructure,
+    /// Delete the instance's namespace and wait until it is gone.
+    DeleteNamespace,
+    /// Delete the declaration and take its finalizer off.
+    ReleaseDeclaration,
     /// Run the command that was given to `exec`.
     RunCommand,
 }
@@ -79,13 +103,22 @@ impl Action {
             Action::WaitForReadiness => "Wait for readiness",
             Action::Verify => "Verify",
             Action::RecordPhase => "Record the phase",
+            Action::CheckOperator => "Check the operator's release",
+            Action::PlanInfrastructure => "Plan infrastructure",
+            Action::UpgradeChart => "Upgrade chart",
+            Action::RecordRelease => "Record the release",
+            Action::MarkDestroying => "Mark destroying",
+            Action::UninstallChart => "Uninstall chart",
+            Action::DestroyInfrastructure => "Destroy infrastructure",
+            Action::DeleteNamespace => "Delete namespace",
+            Action::ReleaseDeclaration => "Release the declaration",
             Action::RunCommand => "Run the command",
         }
     }
 
-    /// The stable id in events and reports: the title in lower case with hyphens.
+    /// The stable id in events and reports: the title in lower case with hyphens, without an apostrophe.
     pub fn id(self) -> String {
-        self.title().to_lowercase().replace(' ', "-")
+        self.title().to_lowercase().replace(' ', "-").replace('\'', "")
     }
 }
 
@@ -119,6 +152,25 @@ impl Plan {
                 Action::WaitForReadiness,
                 Action::Verify,
                 Action::RecordPhase,
+            ],
+            Verb::Upgrade => vec![
+                Action::CheckOperator,
+                Action::ClaimCluster,
+                Action::CheckCluster,
+                Action::PlanInfrastructure,
+                Action::ApplyInfrastructure,
+                Action::UpgradeChart,
+                Action::WaitForReadiness,
+                Action::Verify,
+                Action::RecordRelease,
+            ],
+            Verb::Destroy => vec![
+                Action::ClaimCluster,
+                Action::MarkDestroying,
+                Action::UninstallChart,
+                Action::DestroyInfrastructure,
+                Action::DeleteNamespace,
+                Action::ReleaseDeclaration,
             ],
             Verb::Exec => vec![Action::CheckSurroundings, Action::ClaimCluster, Action::RunCommand],
         };

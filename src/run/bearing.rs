@@ -7,7 +7,12 @@ use crate::step::Outcome;
 /// Whether a step changes nothing on the cluster.
 pub(crate) fn only_looks(action: Action) -> bool {
     match action {
-        Action::CheckSurroundings | Action::BuildImages | Action::ClaimCluster | Action::CheckCluster => true,
+        Action::CheckSurroundings
+        | Action::BuildImages
+        | Action::CheckOperator
+        | Action::ClaimCluster
+        | Action::CheckCluster
+        | Action::PlanInfrastructure => true,
         Action::InstallOperator
         | Action::ApplyPrerequisites
         | Action::RecordInstall
@@ -17,6 +22,13 @@ pub(crate) fn only_looks(action: Action) -> bool {
         | Action::WaitForReadiness
         | Action::Verify
         | Action::RecordPhase
+        | Action::UpgradeChart
+        | Action::RecordRelease
+        | Action::MarkDestroying
+        | Action::UninstallChart
+        | Action::DestroyInfrastructure
+        | Action::DeleteNamespace
+        | Action::ReleaseDeclaration
         | Action::RunCommand => false,
     }
 }
@@ -25,7 +37,14 @@ pub(crate) fn only_looks(action: Action) -> bool {
 pub(crate) fn step_end(action: Action, outcome: Outcome) -> StepEnd {
     let changing = matches!(
         action,
-        Action::InstallOperator | Action::ApplyPrerequisites | Action::ApplyInfrastructure | Action::InstallChart
+        Action::InstallOperator
+            | Action::ApplyPrerequisites
+            | Action::ApplyInfrastructure
+            | Action::InstallChart
+            | Action::UpgradeChart
+            | Action::UninstallChart
+            | Action::DestroyInfrastructure
+            | Action::DeleteNamespace
     );
     match outcome {
         Outcome::Done(_) | Outcome::Nothing(_) => StepEnd::Done,

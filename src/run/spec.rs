@@ -14,6 +14,7 @@ use crate::config::{Bundle, Job};
 use crate::lock::{HolderId, Place};
 use crate::pipeline::{Plan, Verb};
 use crate::redact::{self, Redactor, Secret, exposed_map};
+use crate::step::Choices;
 
 /// Whether a run acts, or only says what it would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,10 +50,12 @@ pub enum OnBusy {
 
 impl OnBusy {
     /// What a verb does unless it is told otherwise: who builds refuses, because two builds beside each other make one
-    /// thing out of halves.
+    /// thing out of halves; who moves or removes what is live has decided that, and is
+    /// not kept from it.
     pub fn preset(verb: Verb) -> OnBusy {
         match verb {
             Verb::Install | Verb::Bootstrap | Verb::Exec => OnBusy::Refuse,
+            Verb::Upgrade | Verb::Destroy => OnBusy::Warn,
         }
     }
 }
@@ -167,6 +170,8 @@ pub struct ForBundle {
     pub build: bool,
     /// Take over fields that another manager owns.
     pub force_conflicts: bool,
+    /// What the caller chose.
+    pub choices: Choices,
     /// `--tofu`, if given.
     pub tofu: Option<PathBuf>,
     /// `--helm`, if given.

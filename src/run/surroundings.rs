@@ -59,12 +59,8 @@ pub(crate) async fn look(
             kit.map(|kit| Found { kit: Equipment::Command(Box::new(kit)), lock, reached })
         }
     };
-    if let (Verb::Install, Ok(Found { kit: Equipment::Bundle(kit), .. })) = (spec.plan.verb, &found) {
-        tokio::select! {
-            biased;
-            _ = asked.asked() => return Err(stopped()),
-            refused = step::refuse_foreign(kit) => refused?,
-        }
+    if let Ok(Found { kit: Equipment::Bundle(kit), .. }) = &found {
+        unless_stopped(&mut asked, refuse_early(spec.plan.verb, kit)).await?;
     }
     if asked.is_asked() { Err(stopped()) } else { found }
 }
@@ -105,6 +101,15 @@ async fn refuse_inside(spec: &Spec, lock: &Origin, asked: &mut StopWatch) -> Res
     match (&spec.inside, spec.mode) {
         (Some(outer), Mode::Act) => unless_stopped(asked, keeping::refuse_inside(&lock.store(), outer)).await,
         (Some(_), Mode::DryRun) | (None, _) => Ok(()),
+    }
+}
+
+/// What speaks against a run and is better said before the lock is asked for. The steps ask again.
+async fn refuse_early(verb: Verb, kit: &Kit) -> Result<(), Failure> {
+    match verb {
+        Verb::Install => step::refuse_foreign(kit).await,
+        Verb::Upgrade | Verb::Destroy => step::refuse_lost_state(kit).await,
+        Verb::Bootstrap | Verb::Exec => Ok(()),
     }
 }
 
@@ -173,6 +178,9 @@ async fn find_tools(spec: &Spec, with: &ForBundle, cluster: Cluster, means: Mean
         values: with.values.clone(),
         build: with.build,
         force_conflicts: with.force_conflicts,
+        verb: spec.plan.verb,
+        choices: with.choices.clone(),
+        course: step::Course::default(),
         outputs: step::Outputs::default(),
     };
     if needs_tofu(spec.plan.verb, with) {
@@ -188,7 +196,10 @@ async fn find_tools(spec: &Spec, with: &ForBundle, cluster: Cluster, means: Mean
 fn needs_tofu(verb: Verb, with: &ForBundle) -> bool {
     match verb {
         Verb::Install => with.bundle.prerequisites.is_some(),
-        Verb::Bootstrap => with.bundle.instance.as_ref().is_some_and(|instance| instance.infrastructure.is_some()),
+        Verb::Destroy if with.choices.infrastructure == step::Fate::Abandoned => false,
+        Verb::Bootstrap | Verb::Upgrade | Verb::Destroy => {
+            with.bundle.instance.as_ref().is_some_and(|instance| instance.infrastructure.is_some())
+        }
         Verb::Exec => false,
     }
 }
@@ -196,7 +207,9 @@ fn needs_tofu(verb: Verb, with: &ForBundle) -> bool {
 fn needs_helm(verb: Verb, with: &ForBundle) -> bool {
     match verb {
         Verb::Install | Verb::Exec => false,
-        Verb::Bootstrap => with.bundle.instance.as_ref().is_some_and(|instance| instance.chart.is_some()),
+        Verb::Bootstrap | Verb::Upgrade | Verb::Destroy => {
+            with.bundle.instance.as_ref().is_some_and(|instance| instance.chart.is_some())
+        }
     }
 }
 

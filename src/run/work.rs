@@ -151,8 +151,9 @@ impl Work {
         let actions = &self.spec.plan.actions;
         let claims = actions.iter().position(|action| *action == Action::ClaimCluster);
         let failure = match self.spec.plan.verb {
-            Verb::Bootstrap => OnFailure::WriteDown,
-            Verb::Install | Verb::Exec => OnFailure::JustEnd,
+            Verb::Bootstrap | Verb::Upgrade => OnFailure::WriteDown,
+            // What was being removed stays marked so.
+            Verb::Install | Verb::Destroy | Verb::Exec => OnFailure::JustEnd,
         };
         match self.spec.mode {
             Mode::Act => Shape { steps: actions.len(), claims, failure },

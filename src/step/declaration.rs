@@ -7,8 +7,9 @@
 use serde_json::{Map, Value, json};
 
 use crate::clock::rfc3339;
+use crate::cluster::Store;
 use crate::cluster::instances::{
-    CLAIMS, Claimed, Declared, FINALIZER, LAST_APPLIED_AT, LAST_APPLIED_BY, PHASE, Phase, Written,
+    CLAIMS, Claimed, Declared, FINALIZER, LAST_APPLIED_AT, LAST_APPLIED_BY, PHASE, Phase, RELEASE, Written,
 };
 use crate::cluster::namespace::{Made, Namespace};
 use crate::config::{Claims, Declaration, Instance};
@@ -72,7 +73,7 @@ async fn declare(kit: &Kit, name: &str, declaration: &Declaration, claims: &Clai
             }
             Declared::NoDefinition => return Err(not_defined(&declaration.api_version)),
         };
-        let wanted = draw_up(found.as_ref(), name, declaration, &annotations(kit, claims))?;
+        let wanted = draw_up(found.as_ref(), name, declaration, &annotations(kit, claims, Phase::Bootstrapping))?;
         let change = if found.is_some() { ObjectChange::Configured } else { ObjectChange::Created };
         match kit.cluster.write_declaration(&wanted, store(kit.mode)).await? {
             Written::Stored(stored) => {
@@ -93,18 +94,21 @@ fn not_defined(api_version: &str) -> Failure {
 }
 
 /// What dcctl writes on a declaration.
-fn annotations(kit: &Kit, claims: &Claims) -> [(&'static str, String); 4] {
+fn annotations(kit: &Kit, claims: &Claims, phase: Phase) -> Vec<(&'static str, String)> {
     let claimed = Claimed {
         ingress_host: claims.ingress_host.clone(),
         local_mqtt_port: claims.local_mqtt_port,
         connections: claims.connections,
     };
-    [
-        (PHASE, Phase::Bootstrapping.word().to_owned()),
+    let release = (phase == Phase::Ready).then(|| (RELEASE, kit.bundle.version.clone()));
+    let mut annotations = vec![
+        (PHASE, phase.word().to_owned()),
         (LAST_APPLIED_BY, env!("CARGO_PKG_VERSION").to_owned()),
         (LAST_APPLIED_AT, rfc3339(kit.clock.wall())),
         (CLAIMS, serde_json::to_string(&claimed).expect("claims have string keys only")),
-    ]
+    ];
+    annotations.extend(release);
+    annotations
 }
 
 /// The declaration to write: what is there with our part of it.
@@ -218,6 +222,85 @@ fn first_difference(sent: &Value, stored: &Value, path: &str) -> Option<String> 
         }
         (sent, stored) => (sent != stored).then(|| path.to_owned()),
     }
+}
+
+/// Refuses a release whose declaration would change what an instance is bound to, or that the cluster does not take; before
+/// anything of it is applied. Nothing is stored.
+///
+/// # Errors
+/// As *Declare the instance* would fail.
+pub(in crate::step) async fn would_fit(kit: &Kit) -> Result<(), Failure> {
+    let Some((name, declaration, claims)) = wanted(kit) else { return Ok(()) };
+    let Declared::There(found) = kit.cluster.declaration(&declaration.api_version, name).await? else { return Ok(()) };
+    let wanted = draw_up(Some(&found), name, declaration, &annotations(kit, claims, Phase::Upgrading))?;
+    match kit.cluster.write_declaration(&wanted, Store::DryRun).await? {
+        Written::Stored(stored) => same(&wanted["spec"], &stored["spec"], &declaration.api_version),
+        Written::NoDefinition => Err(not_defined(&declaration.api_version)),
+        // Somebody wrote to it this very moment; it is written for real later.
+        Written::Again(_) => Ok(()),
+    }
+}
+
+fn wanted(kit: &Kit) -> Option<(&str, &Declaration, &Claims)> {
+    let instance = kit.bundle.instance.as_ref()?;
+    Some((kit.instance.as_deref()?, instance.declaration.as_ref()?, &instance.claims))
+}
+
+/// The step *Record the release*: the declaration says which release the instance is of by now, and is that release's. A
+/// declaration that says so already is left as it is.
+pub async fn record_release(kit: &Kit) -> Outcome {
+    drive(kit, async {
+        let Some((name, declaration, claims)) = wanted(kit) else {
+            return Ok(Outcome::Nothing("the bundle declares nothing".to_owned()));
+        };
+        let version = &kit.bundle.version;
+        let mut tries = 1;
+        loop {
+            let Declared::There(found) = kit.cluster.declaration(&declaration.api_version, name).await? else {
+                let sentence = format!("the declaration of \"{name}\" is gone, so its release cannot be recorded");
+                return Err(Failure::new(Code::CannotTell, sentence));
+            };
+            if found["metadata"]["annotations"][PHASE] == Phase::Destroying.word() {
+                let sentence = format!("the instance \"{name}\" is being destroyed by another run");
+                return Err(Failure::new(Code::CannotTell, sentence));
+            }
+            let wanted = draw_up(Some(&found), name, declaration, &annotations(kit, claims, Phase::Ready))?;
+            if is_recorded(kit, &found, &wanted).await? {
+                return Ok(Outcome::Nothing(format!(
+                    "\"{name}\" is of release {version} already; nothing was changed"
+                )));
+            }
+            match kit.cluster.write_declaration(&wanted, store(kit.mode)).await? {
+                Written::Stored(stored) => {
+                    same(&wanted["spec"], &stored["spec"], &declaration.api_version)?;
+                    let object = ObjectName { kind: "Instance".to_owned(), namespace: None, name: name.to_owned() };
+                    let change = ObjectChange::Configured;
+                    kit.updates.send(Update::Object { object, change, taken_over: Vec::new() });
+                    return Ok(Outcome::Done(match kit.mode {
+                        Mode::Act => format!("\"{name}\" is of release {version}"),
+                        Mode::DryRun => format!("\"{name}\" would be of release {version}"),
+                    }));
+                }
+                Written::NoDefinition => return Err(not_defined(&declaration.api_version)),
+                Written::Again(failure) if tries >= TRIES => return Err(failure),
+                Written::Again(_) => tries += 1,
+            }
+        }
+    })
+    .await
+}
+
+/// Whether what is there says everything already that would be written, but for when. What the cluster adds to a spec, only
+/// the cluster knows.
+async fn is_recorded(kit: &Kit, found: &Value, wanted: &Value) -> Result<bool, Failure> {
+    let (before, after) = (&found["metadata"]["annotations"], &wanted["metadata"]["annotations"]);
+    if [PHASE, RELEASE, CLAIMS].iter().any(|key| before[*key] != after[*key]) {
+        return Ok(false);
+    }
+    Ok(match kit.cluster.write_declaration(wanted, Store::DryRun).await? {
+        Written::Stored(stored) => stored["spec"] == found["spec"],
+        Written::NoDefinition | Written::Again(_) => false,
+    })
 }
 
 /// Makes the instance's namespace; its name if it was not there.

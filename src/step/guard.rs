@@ -8,10 +8,11 @@ use crate::cluster::instances::{Claims, Instance, Phase, SHARED_NAMESPACE, Stamp
 use crate::cluster::namespace::Namespace;
 use crate::config;
 use crate::failure::{Code, Failure};
+use crate::pipeline::Verb;
 use crate::step::halt::{drive, stopped};
-use crate::step::{Kit, Outcome, Part, Update, origin};
+use crate::step::{Kit, Outcome, Part, Update, declaration, origin};
 
-/// The step *Check the cluster*, for a bootstrap. It only reads, so a dry run does the same.
+/// The step *Check the cluster*, for a bootstrap or an upgrade. It only reads, so a dry run does the same.
 pub async fn check_cluster(kit: &Kit) -> Outcome {
     drive(kit, async {
         let (Some(name), Some(instance)) = (&kit.instance, &kit.bundle.instance) else {
@@ -29,12 +30,20 @@ pub async fn check_cluster(kit: &Kit) -> Outcome {
             namespace: &instance.namespace,
             claims: &instance.claims,
             max_connections: kit.bundle.max_connections,
+            verb: kit.verb,
+            is_declared: instance.declaration.is_some(),
         };
         let notes = judge(&wish, &Cluster { mine: mine.first(), others: &others, stamped: &stamped, namespace })?;
         for note in notes {
             kit.updates.send(Update::Note(note));
         }
         origin::own_state(kit, Part::Infrastructure).await?;
+        if kit.verb == Verb::Upgrade {
+            declaration::would_fit(kit).await?;
+            if mine.first().is_some_and(|mine| is_settled(mine, &kit.bundle.version)) {
+                kit.course.settle();
+            }
+        }
         Ok(Outcome::Done(match others.len() {
             0 => "no other instance is on this cluster".to_owned(),
             1 => "1 other instance is on this cluster; nothing is in the way".to_owned(),
@@ -44,13 +53,16 @@ pub async fn check_cluster(kit: &Kit) -> Outcome {
     .await
 }
 
-/// What a bootstrap wants.
+/// What a bootstrap or an upgrade wants.
 #[derive(Debug, Clone, Copy)]
 struct Wish<'a> {
     name: &'a str,
     namespace: &'a str,
     claims: &'a config::Claims,
     max_connections: Option<u32>,
+    verb: Verb,
+    /// The bundle declares its instances.
+    is_declared: bool,
 }
 
 /// What is on the cluster.
@@ -65,8 +77,10 @@ struct Cluster<'a> {
 /// Decides. The notes are facts that whoever reads the log should know.
 fn judge(wish: &Wish<'_>, cluster: &Cluster<'_>) -> Result<Vec<String>, Failure> {
     let mut notes = Vec::new();
-    if let Some(mine) = cluster.mine {
-        notes.extend(may_be_built(mine)?);
+    match (wish.verb, cluster.mine) {
+        (Verb::Upgrade, mine) => notes.extend(may_be_moved(wish, mine, &cluster.namespace)?),
+        (_, Some(mine)) => notes.extend(may_be_built(mine)?),
+        (_, None) => {}
     }
     is_its_own(wish, &cluster.namespace)?;
     host_is_free(wish, cluster.others)?;
@@ -77,8 +91,8 @@ fn judge(wish: &Wish<'_>, cluster: &Cluster<'_>) -> Result<Vec<String>, Failure>
 }
 
 /// What to do about an instance that is on its way out.
-pub(in crate::step) const WAIT_FOR_ITS_END: &str = "this dcctl has no command yet that removes an instance: when \
-    whoever removes it is done and its declaration is gone, it can be built anew";
+pub(in crate::step) const WAIT_FOR_ITS_END: &str =
+    "`dcctl destroy` goes on with removing it; when its declaration is gone, it can be built anew";
 
 /// Whether an instance that is declared already may be built, or built on.
 pub(in crate::step) fn may_be_built(mine: &Instance) -> Result<Option<String>, Failure> {
@@ -95,7 +109,9 @@ pub(in crate::step) fn may_be_built(mine: &Instance) -> Result<Option<String>, F
     };
     match Phase::parse(word) {
         Some(Phase::Ready | Phase::Upgrading) => Err(live(format!("the instance \"{name}\" is live (phase {word})"))
-            .hint("it was left as it is: this dcctl has no command yet that moves a live instance to another release")),
+            .hint(format!(
+                "it was left as it is: `dcctl upgrade {name}` moves a live instance to the bundle's release"
+            ))),
         Some(Phase::Destroying) => {
             Err(live(format!("the instance \"{name}\" is being destroyed (phase {word})")).hint(WAIT_FOR_ITS_END))
         }
@@ -108,6 +124,49 @@ pub(in crate::step) fn may_be_built(mine: &Instance) -> Result<Option<String>, F
         )
         .hint("use a dcctl that is as new as the one that wrote it")),
     }
+}
+
+/// Whether an instance may be moved to another release: one that is there, and was completely built once.
+fn may_be_moved(wish: &Wish<'_>, mine: Option<&Instance>, namespace: &Namespace) -> Result<Option<String>, Failure> {
+    let name = wish.name;
+    let missing = |message: String| Failure::new(Code::InstanceMissing, message);
+    let bootstrap = || format!("`dcctl bootstrap {name}` builds it");
+    let note = match mine {
+        None if wish.is_declared => {
+            return Err(missing(format!("the instance \"{name}\" is not declared on this cluster")).hint(bootstrap()));
+        }
+        None => None,
+        Some(mine) => match mine.phase.as_deref().map(|word| (word, Phase::parse(word))) {
+            _ if mine.deleted_at.is_some() => return may_be_built(mine),
+            Some((_, Some(Phase::Ready))) => None,
+            Some((word, Some(Phase::Upgrading | Phase::Failed))) => {
+                Some(format!("an earlier run on \"{name}\" ended in phase {word}; this one goes on from there"))
+            }
+            Some((_, Some(Phase::Destroying) | None)) => return may_be_built(mine),
+            Some((word, Some(Phase::Bootstrapping))) => {
+                let sentence = format!("the instance \"{name}\" was never completely built (phase {word})");
+                return Err(missing(sentence).hint(bootstrap()));
+            }
+            None => {
+                let sentence = format!("\"{name}\" is declared without a phase: nothing of it was built by dcctl");
+                return Err(missing(sentence).hint(bootstrap()));
+            }
+        },
+    };
+    match namespace {
+        Namespace::Missing => {
+            let sentence = format!("the namespace {} of the instance \"{name}\" is not there", wish.namespace);
+            Err(missing(sentence).hint(format!(
+                "`dcctl destroy {name}` removes what is left of it, and then `dcctl bootstrap {name}` builds it anew"
+            )))
+        }
+        Namespace::There { .. } | Namespace::Terminating { .. } => Ok(note),
+    }
+}
+
+/// Whether an instance is ready and of this release: what is found unchanged then needs no look.
+fn is_settled(mine: &Instance, version: &str) -> bool {
+    mine.phase.as_deref() == Some(Phase::Ready.word()) && mine.release.as_deref() == Some(version)
 }
 
 fn is_its_own(wish: &Wish<'_>, namespace: &Namespace) -> Result<(), Failure> {
@@ -238,7 +297,16 @@ mod tests {
     use crate::cluster::instances::Claimed;
 
     fn instance(name: &str, phase: Option<&str>, claims: Claims) -> Instance {
-        Instance { name: name.to_owned(), phase: phase.map(str::to_owned), claims, lineage: None, deleted_at: None }
+        Instance {
+            name: name.to_owned(),
+            phase: phase.map(str::to_owned),
+            claims,
+            lineage: None,
+            release: None,
+            applied: crate::cluster::instances::Applied::default(),
+            created_at: None,
+            deleted_at: None,
+        }
     }
 
     fn written(host: Option<&str>, port: Option<u16>, connections: Option<u32>) -> Claims {
@@ -250,7 +318,8 @@ mod tests {
     }
 
     fn ask(claims: &config::Claims, cluster: &Cluster<'_>) -> Result<Vec<String>, Failure> {
-        judge(&Wish { name: "a", namespace: "dci-a", claims, max_connections: Some(600) }, cluster)
+        let (verb, is_declared) = (Verb::Bootstrap, true);
+        judge(&Wish { name: "a", namespace: "dci-a", claims, max_connections: Some(600), verb, is_declared }, cluster)
     }
 
     fn among(others: &[Instance], stamped: &[Stamped]) -> Result<Vec<String>, Failure> {
@@ -334,6 +403,40 @@ mod tests {
             mine.deleted_at = Some("2026-11-30T00:00:00Z".to_owned());
             assert_eq!(answer(&mine), Some(Code::LiveInstance), "{phase:?}, deleted");
         }
+    }
+
+    #[test]
+    fn an_instance_is_moved_only_when_it_was_built_once() {
+        let claims = config::Claims::default();
+        let wish = |is_declared| Wish {
+            name: "a",
+            namespace: "dci-a",
+            claims: &claims,
+            max_connections: None,
+            verb: Verb::Upgrade,
+            is_declared,
+        };
+        let there = || Namespace::There { instance: Some("a".to_owned()) };
+        let cases = [
+            (None, Some(Code::InstanceMissing)),
+            (Some("Bootstrapping"), Some(Code::InstanceMissing)),
+            (Some("Failed"), None),
+            (Some("Ready"), None),
+            (Some("Upgrading"), None),
+            (Some("Destroying"), Some(Code::LiveInstance)),
+            (Some("Paused"), Some(Code::CannotTell)),
+        ];
+        for (phase, expected) in cases {
+            let mut mine = instance("a", phase, Claims::Unknown);
+            let answer = |mine: &Instance| may_be_moved(&wish(true), Some(mine), &there()).err().map(|why| why.code);
+            assert_eq!(answer(&mine), expected, "{phase:?}");
+            mine.deleted_at = Some("2026-11-30T00:00:00Z".to_owned());
+            assert_eq!(answer(&mine), Some(Code::LiveInstance), "{phase:?}, deleted");
+        }
+        let without = |declared, namespace| may_be_moved(&wish(declared), None, &namespace).err().map(|why| why.code);
+        assert_eq!(without(true, there()), Some(Code::InstanceMissing));
+        assert_eq!(without(false, there()), None);
+        assert_eq!(without(false, Namespace::Missing), Some(Code::InstanceMissing));
     }
 
     #[test]

@@ -47,10 +47,7 @@ pub async fn install(kit: &Kit) -> Outcome {
         Mode::Act => work.install().await,
         Mode::DryRun => helm_plan::plan(&work).await,
     };
-    ended.unwrap_or_else(|end| match end {
-        End::Failed(failure) => Outcome::Failed(failure),
-        End::Stopped(stopped) => Outcome::Stopped(stopped),
-    })
+    ended.unwrap_or_else(End::into_outcome)
 }
 
 /// Why the work on a release ended early.
@@ -68,6 +65,14 @@ impl From<Failure> for End {
 }
 
 impl End {
+    /// What the step comes to.
+    pub(crate) fn into_outcome(self) -> Outcome {
+        match self {
+            End::Failed(failure) => Outcome::Failed(failure),
+            End::Stopped(stopped) => Outcome::Stopped(stopped),
+        }
+    }
+
     /// A stop that leaves nothing half done.
     pub(crate) fn stopped(note: &str) -> End {
         End::Stopped(Stopped { clean: true, unfinished: Vec::new(), note: note.to_owned() })
@@ -85,7 +90,8 @@ pub(crate) struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn install(&self) -> Result<Outcome, End> {
+    /// Repairs what has to be, and runs `helm upgrade --install`.
+    pub(crate) async fn install(&self) -> Result<Outcome, End> {
         // First, because a mistake in them is no reason to touch the release.
         let values = self.values()?;
         let mut history = self.history().await?;
@@ -213,7 +219,7 @@ impl Work<'_> {
     }
 
     /// Runs a Helm that changes the release.
-    async fn change(
+    pub(crate) async fn change(
         &self,
         name: &str,
         args: Vec<OsString>,
@@ -272,7 +278,7 @@ impl Work<'_> {
     }
 
     /// Ends the work when a stop was asked for between two programs.
-    fn go_on(&self, note: &str) -> Result<(), End> {
+    pub(crate) fn go_on(&self, note: &str) -> Result<(), End> {
         if self.kit.stop.is_asked() { Err(End::stopped(note)) } else { Ok(()) }
     }
 
@@ -323,7 +329,7 @@ impl Work<'_> {
 
     /// Helm 4's own waiting hangs on custom resources with an unusual status and needs to watch every kind; its
     /// `legacy` waiting is that of Helm 3.
-    fn waiting(&self) -> Vec<OsString> {
+    pub(crate) fn waiting(&self) -> Vec<OsString> {
         let major = self.helm.version.split('.').next();
         let mut args = vec![if major == Some("3") { "--wait".into() } else { "--wait=legacy".into() }];
         args.extend(self.timeout());

@@ -16,7 +16,7 @@ use crate::step::helm::{End, Work};
 use crate::step::helm_release::Revision;
 use crate::step::helm_says::Says;
 use crate::step::invoke::{Raw, words};
-use crate::step::tofu::Given;
+use crate::step::tofu_outputs::Given;
 use crate::step::{ObjectChange, ObjectName, Outcome, Severity, Update};
 
 /// What of a rendered release is needed.
@@ -26,6 +26,9 @@ struct Rendered {
     manifest: String,
     #[serde(default)]
     hooks: Vec<Hook>,
+    /// The API server was asked about it.
+    #[serde(skip)]
+    is_checked: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -34,6 +37,8 @@ struct Hook {
     kind: String,
     #[serde(default)]
     name: String,
+    #[serde(default)]
+    manifest: String,
 }
 
 /// Says what would change.
@@ -92,7 +97,9 @@ async fn render(work: &Work<'_>) -> Result<Rendered, End> {
         let answer = done.answer()?;
         // Helm may say a sentence before the JSON.
         let begin = answer.iter().position(|byte| *byte == b'{').unwrap_or(0);
-        return serde_json::from_slice(&answer[begin..]).map_err(|error| unreadable(work).because(&error).into());
+        let rendered =
+            serde_json::from_slice(&answer[begin..]).map(|rendered| Rendered { is_checked: true, ..rendered });
+        return rendered.map_err(|error| unreadable(work).because(&error).into());
     }
     stop_if_asked(work)?;
     if !says.is_about_order() {
@@ -115,7 +122,7 @@ async fn render(work: &Work<'_>) -> Result<Rendered, End> {
         return Err(refused(work, &says, done.ended.exit));
     }
     let manifest = String::from_utf8_lossy(&done.answer()?).into_owned();
-    Ok(Rendered { manifest, hooks: Vec::new() })
+    Ok(Rendered { manifest, hooks: Vec::new(), is_checked: false })
 }
 
 fn refused(work: &Work<'_>, says: &Says, exit: Exit) -> End {
@@ -126,10 +133,39 @@ fn refused(work: &Work<'_>, says: &Says, exit: Exit) -> End {
     says.lines().fold(Failure::new(Code::ChartFailed, sentence), Failure::cause).into()
 }
 
-async fn manifest(work: &Work<'_>, revision: u64) -> Result<String, End> {
-    let mut args = words(&["get", "manifest", &work.chart.release, "--revision", &revision.to_string()]);
+/// The newest revision, if it is deployed and a real run would render the very same objects and hooks.
+pub(crate) async fn is_as_deployed(work: &Work<'_>, history: &[Revision]) -> Result<Option<u64>, End> {
+    let Some(last) = history.last().filter(|last| last.status == "deployed") else { return Ok(None) };
+    let rendered = render(work).await?;
+    if !rendered.is_checked || !is_same(&rendered.manifest, &manifest(work, last.revision).await?)? {
+        return Ok(None);
+    }
+    let hooks: Vec<&str> = rendered.hooks.iter().map(|hook| hook.manifest.as_str()).collect();
+    let same = is_same(&hooks.join("\n---\n"), &get(work, "hooks", last.revision).await?)?;
+    Ok(same.then_some(last.revision))
+}
+
+/// Whether two manifests have the same objects, in whatever order.
+fn is_same(one: &str, other: &str) -> Result<bool, Failure> {
+    let sorted = |manifest| -> Result<Vec<Document>, Failure> {
+        let mut objects = objects(manifest)?;
+        objects.sort_by_key(key);
+        Ok(objects)
+    };
+    let (one, other) = (sorted(one)?, sorted(other)?);
+    Ok(one.iter().map(|document| &document.object).eq(other.iter().map(|document| &document.object)))
+}
+
+/// The manifest of a revision, as Helm keeps it.
+pub(crate) async fn manifest(work: &Work<'_>, revision: u64) -> Result<String, End> {
+    get(work, "manifest", revision).await
+}
+
+/// What Helm keeps of a revision.
+async fn get(work: &Work<'_>, what: &str, revision: u64) -> Result<String, End> {
+    let mut args = words(&["get", what, &work.chart.release, "--revision", &revision.to_string()]);
     args.extend(work.in_namespace());
-    let mut call = work.call("helm get manifest", args, Manner::Query);
+    let mut call = work.call(&format!("helm get {what}"), args, Manner::Query);
     call.raw = Raw::Secret;
     let (says, done) = work.hear(call).await?;
     if done.ended.exit.is_success() {
@@ -140,7 +176,8 @@ async fn manifest(work: &Work<'_>, revision: u64) -> Result<String, End> {
     Err(failure.into())
 }
 
-fn objects(manifest: &str) -> Result<Vec<Document>, Failure> {
+/// The objects in a manifest.
+pub(crate) fn objects(manifest: &str) -> Result<Vec<Document>, Failure> {
     document::parse("the chart", manifest).map_err(|failure| Failure { code: Code::ChartFailed, ..failure })
 }
 
@@ -182,7 +219,8 @@ async fn compare(work: &Work<'_>, wanted: &[Document], there: &[Document]) -> St
     if counts.is_empty() { "no objects".to_owned() } else { counts.join(", ") }
 }
 
-async fn say(work: &Work<'_>, document: &Document, change: ObjectChange) {
+/// Says what would happen to an object.
+pub(crate) async fn say(work: &Work<'_>, document: &Document, change: ObjectChange) {
     // A kind that is not served yet has no known scope; then only what the chart says is said.
     let resource = work.kit.cluster.resource(&document.api_version, &document.kind).await.ok().flatten();
     let namespace = match resource.map(|resource| resource.scope) {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::config::{Chart, dotted};
 use crate::failure::{Code, Failure};
-use crate::step::tofu::{Given, Outputs};
+use crate::step::tofu_outputs::{Given, Outputs};
 
 /// What stands for an output that a dry run cannot know.
 const UNKNOWN: &str = "(known after apply)";

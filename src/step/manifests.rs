@@ -8,16 +8,13 @@ use std::time::Duration;
 
 use crate::cluster::apply::{Applied, Change, Manner};
 use crate::cluster::document::{self, Document};
-use crate::cluster::instances::SHARED_NAMESPACE;
+use crate::cluster::instances::{RELEASE, SHARED_NAMESPACE};
 use crate::cluster::{Conflicts, Store, apply};
 use crate::config::{Bundle, Deployment, Operator};
 use crate::failure::{Code, Failure};
 use crate::step::halt::{Or, drive, stopped, unless_stopped};
 use crate::step::readiness::{Target, until_ready};
 use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, TakenOver, Update, record};
-
-/// The annotation that says which release of the bundle the operator is from.
-pub const RELEASE: &str = "dcctl.devicechain.io/release";
 
 /// How long the operator may take to become available.
 const OPERATOR_LIMIT: Duration = Duration::from_secs(300);

@@ -7,16 +7,22 @@
 
 // The steps that talk to the API server.
 pub mod declaration;
+pub mod destroying;
 pub mod guard;
 mod halt;
+pub mod operator;
 pub mod manifests;
 pub mod readiness;
 pub mod record;
 
 // The steps that run programs.
+mod choices;
 mod command;
+mod course;
 mod exec;
 mod helm;
+mod helm_uninstall;
+mod helm_upgrade;
 mod helm_end;
 mod helm_plan;
 mod helm_release;
@@ -24,9 +30,13 @@ mod helm_says;
 mod helm_values;
 mod origin;
 mod tofu;
+mod tofu_destroy;
 mod tofu_end;
+mod tofu_outputs;
+mod tofu_plan;
 mod tofu_root;
 mod tofu_state;
+mod tofu_upgrade;
 mod tofu_ui;
 
 // What both kinds share.
@@ -46,20 +56,29 @@ use std::time::Duration;
 use crate::cluster::{Cluster, MayWrite};
 use crate::config::Bundle;
 use crate::failure::Failure;
+use crate::pipeline::Verb;
 use crate::process;
 use crate::redact::Redactor;
 
+pub use choices::{Backwards, Choices, Fate, OnChartFailure, Replace};
 pub use command::{build_images, verify};
+pub use course::Course;
 pub use exec::{find_command, run_command};
 pub use helm::install as install_chart;
+pub use helm_uninstall::uninstall as uninstall_chart;
+pub use helm_upgrade::upgrade as upgrade_chart;
 pub use invoke::{OUTPUT, PRIVATE, RECORDS};
 pub use manifests::check_manifests;
+pub use origin::refuse_lost_state;
 pub use perform::{perform, refuse_local_state_in_ci};
 pub use record::{record_failure, refuse_foreign};
 pub use temporary::check_temporary_folder;
-pub use tofu::{Outputs, apply as apply_root, refuse_local_state};
+pub use tofu::{apply as apply_root, refuse_local_state};
+pub use tofu_destroy::destroy as destroy_root;
 pub use tofu_end::look_first;
+pub use tofu_outputs::Outputs;
 pub use tofu_state::{Lineage, Part, kept, lineage};
+pub use tofu_upgrade::{apply_planned, plan as plan_root};
 pub use tools::{find_helm, find_tofu};
 pub use updates::{Updates, UpdatesReceiver, updates};
 pub use witness::{Root, Witness, guess, last_words, learn, rescue};
@@ -136,6 +155,12 @@ pub struct Kit {
     pub build: bool,
     /// Take over fields that another manager owns.
     pub force_conflicts: bool,
+    /// What the run is for.
+    pub verb: Verb,
+    /// What the caller chose.
+    pub choices: Choices,
+    /// What the steps of an upgrade tell those after them.
+    pub course: Course,
     /// What the OpenTofu roots of this run gave, for the chart.
     pub outputs: Outputs,
 }

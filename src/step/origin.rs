@@ -6,11 +6,12 @@
 //! like that: a remote backend is the same from everywhere.
 
 use crate::failure::{Code, Failure};
-use crate::step::record::{record_lineage, recorded_lineage};
+use crate::pipeline::Verb;
+use crate::step::record::{forget_lineage, record_lineage, recorded_lineage};
 use crate::step::tofu::is_local;
 use crate::step::tofu_root::declared_backend;
 use crate::step::tofu_state::{Owner, Part, StateFile, lineage};
-use crate::step::{Kit, Update};
+use crate::step::{Fate, Kit, Update, tofu_state};
 
 /// Refuses to work from another's local state, and says whose this run's is. None when this part of the bundle has no
 /// root, or keeps its state elsewhere.
@@ -26,6 +27,37 @@ pub(in crate::step) async fn own_state(kit: &Kit, part: Part) -> Result<Option<O
     owner.check(part, &kit.state_dir)?;
     refuse_another(kit, part).await?;
     Ok(Some(owner))
+}
+
+/// Refuses a run on a live instance whose infrastructure it could only forget or make twice: its state is not here, is
+/// another's, or an earlier one waits that could not be saved. It only reads; it is asked before the lock, and by the first step.
+///
+/// # Errors
+/// [`Code::StateMissing`], [`Code::StateErrored`], or when the cluster cannot be asked.
+pub async fn refuse_lost_state(kit: &Kit) -> Result<(), Failure> {
+    let part = Part::Infrastructure;
+    if kit.choices.infrastructure == Fate::Abandoned || part.root(&kit.bundle).is_none() {
+        return Ok(());
+    }
+    tofu_state::refuse_errored(part, &kit.state_dir)?;
+    match own_state(kit, part).await {
+        // What an account may not do it is told by the step that has to do it.
+        Err(failure) if failure.code == Code::Forbidden => Ok(()),
+        Err(failure) if failure.code == Code::StateMissing && kit.verb == Verb::Destroy => Err(failure.hint(ABANDON)),
+        looked => looked.map(drop),
+    }
+}
+
+/// What to do about infrastructure whose state is lost for good.
+const ABANDON: &str = "if that state is gone for good: with --abandon-infrastructure the destroy goes on without it, and \
+                       what OpenTofu had made stays";
+
+/// The instance has no infrastructure any more that anybody knows of: its declaration names no state from here on.
+///
+/// # Errors
+/// When the cluster cannot be asked.
+pub(in crate::step) async fn forget(kit: &Kit) -> Result<(), Failure> {
+    forget_lineage(kit).await
 }
 
 /// Refuses to work from another state than the one that the instance was built with. A declaration that names none is

@@ -6,11 +6,12 @@
 use serde_json::{Map, Value, json};
 
 use crate::clock::rfc3339;
-use crate::cluster::instances::{Declared, LINEAGE, PHASE, Phase};
+use crate::cluster::instances::{Declared, LINEAGE, PHASE, Phase, RELEASE};
 use crate::cluster::record::{BUNDLE, Progress, Record, SCHEMA};
 use crate::failure::{Code, Failure};
 use crate::step::halt::drive;
-use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, Part, Update, origin};
+use crate::step::tools::Version;
+use crate::step::{Backwards, Kit, Mode, ObjectChange, ObjectName, Outcome, Part, Update, origin};
 
 /// Refuses, before an install asks for the lock, what speaks against it: an install record that is not this bundle's to
 /// rewrite, and OpenTofu state of another cluster. It only reads, and is asked again right before each write.
@@ -20,7 +21,8 @@ use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, Part, Update, or
 pub async fn refuse_foreign(kit: &Kit) -> Result<(), Failure> {
     let looked = async {
         let uid = kit.cluster.uid().await?;
-        kit.cluster.install_record(&uid, &kit.bundle.name).await?;
+        let before = kit.cluster.install_record(&uid, &kit.bundle.name).await?;
+        refuse_backwards(kit, before.as_ref())?;
         origin::own_state(kit, Part::Prerequisites).await
     };
     match looked.await {
@@ -30,10 +32,30 @@ pub async fn refuse_foreign(kit: &Kit) -> Result<(), Failure> {
     }
 }
 
+/// Refuses to put an older release in the place of a newer one, be that complete or half applied. What cannot be compared
+/// is let through.
+fn refuse_backwards(kit: &Kit, before: Option<&Record>) -> Result<(), Failure> {
+    let Some(theirs) = before.and_then(|before| before.settings.get("version")).and_then(Value::as_str) else {
+        return Ok(());
+    };
+    let ours = kit.bundle.version.as_str();
+    let number = |version: &str| Version::parse(version.strip_prefix('v').unwrap_or(version));
+    let is_older = number(ours).zip(number(theirs)).is_some_and(|(ours, theirs)| ours < theirs);
+    if !is_older || kit.choices.backwards == Backwards::Allowed {
+        return Ok(());
+    }
+    let sentence =
+        format!("this cluster has release {theirs} of {}, and this bundle is the older {ours}", kit.bundle.name);
+    Err(Failure::new(Code::Downgrade, sentence)
+        .cause("definitions and objects of the newer release may not fit the older operator")
+        .hint("install that release or a newer one; if the older one is what you want: --allow-downgrade"))
+}
+
 /// Checks that the install record is ours to write and writes that an install began. In a dry run only checks.
 pub(in crate::step) async fn begin_install(kit: &Kit) -> Result<(), Failure> {
     let uid = kit.cluster.uid().await?;
-    kit.cluster.install_record(&uid, &kit.bundle.name).await?;
+    let before = kit.cluster.install_record(&uid, &kit.bundle.name).await?;
+    refuse_backwards(kit, before.as_ref())?;
     match kit.mode {
         Mode::Act => kit.cluster.write_install_record(&record(kit, uid, Progress::Applying)).await,
         Mode::DryRun => Ok(()),
@@ -133,24 +155,44 @@ pub async fn record_lineage(kit: &Kit, lineage: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let (api_version, name) = identity(kit).expect("a declaration was found by it");
-    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &[(LINEAGE, lineage)]).await
+    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &[(LINEAGE, Some(lineage))]).await
+}
+
+/// Takes the lineage off the declaration: nothing is left that the state knew. Nothing happens without a declaration.
+pub(in crate::step) async fn forget_lineage(kit: &Kit) -> Result<(), Failure> {
+    let Some(Some(declared)) = find(kit).await? else { return Ok(()) };
+    if kit.mode == Mode::DryRun || declared.lineage.is_none() {
+        return Ok(());
+    }
+    let (api_version, name) = identity(kit).expect("a declaration was found by it");
+    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &[(LINEAGE, None)]).await
+}
+
+/// Writes the phase `Upgrading`, before the first act of an upgrade that it names.
+pub(in crate::step) async fn begin_upgrade(kit: &Kit) -> Result<(), Failure> {
+    kit.course.change();
+    let Some(Some(declared)) = find(kit).await? else { return Ok(()) };
+    if declared.phase.as_deref() == Some(Phase::Upgrading.word()) {
+        return Ok(());
+    }
+    write_phase(kit, &declared, Phase::Upgrading).await
 }
 
 /// What these steps need of a declaration.
-struct Found {
-    uid: String,
-    phase: Option<String>,
-    lineage: Option<String>,
+pub(in crate::step) struct Found {
+    pub(in crate::step) uid: String,
+    pub(in crate::step) phase: Option<String>,
+    pub(in crate::step) lineage: Option<String>,
 }
 
 /// The API version and the name of the declaration, when the bundle has one.
-fn identity(kit: &Kit) -> Option<(&str, &str)> {
+pub(in crate::step) fn identity(kit: &Kit) -> Option<(&str, &str)> {
     let declaration = kit.bundle.instance.as_ref()?.declaration.as_ref()?;
     Some((&declaration.api_version, kit.instance.as_deref()?))
 }
 
 /// None when the bundle declares nothing; `Some(None)` when the declaration is not on the cluster.
-async fn find(kit: &Kit) -> Result<Option<Option<Found>>, Failure> {
+pub(in crate::step) async fn find(kit: &Kit) -> Result<Option<Option<Found>>, Failure> {
     let Some((api_version, name)) = identity(kit) else { return Ok(None) };
     match kit.cluster.declaration(api_version, name).await? {
         Declared::Missing | Declared::NoDefinition => Ok(Some(None)),
@@ -180,8 +222,10 @@ async fn write_phase(kit: &Kit, declared: &Found, phase: Phase) -> Result<(), Fa
     }
     // One that is recorded already stays: who was refused because its state is another one comes here too.
     let lineage = origin::of_instance(kit).filter(|_| declared.lineage.is_none());
-    let annotations: Vec<(&str, &str)> =
-        std::iter::once((PHASE, phase.word())).chain(lineage.as_deref().map(|lineage| (LINEAGE, lineage))).collect();
+    let lineage = lineage.as_deref().map(|lineage| (LINEAGE, Some(lineage)));
+    let release = (phase == Phase::Ready).then_some((RELEASE, Some(kit.bundle.version.as_str())));
+    let phase = std::iter::once((PHASE, Some(phase.word())));
+    let annotations: Vec<(&str, Option<&str>)> = phase.chain(lineage).chain(release).collect();
     kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &annotations).await?;
     let object = ObjectName { kind: "Instance".to_owned(), namespace: None, name: name.to_owned() };
     kit.updates.send(Update::Object { object, change: ObjectChange::Configured, taken_over: Vec::new() });

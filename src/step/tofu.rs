@@ -1,25 +1,22 @@
 //! Applies an OpenTofu root: in a copy, with one variables file, its state where the user keeps it.
 //!
 //! `init`, then `apply`. What OpenTofu says becomes resources and diagnostics; its outputs go to the chart through
-//! [`Outputs`]. A stop becomes one interrupt, and then only what was witnessed is said: OpenTofu's exit status is 1
-//! for "failed" and for "stopped" alike, so the account of its lines decides.
+//! [`Outputs`](crate::step::Outputs). A stop becomes one interrupt, and then only what was witnessed is said: OpenTofu's
+//! exit status is 1 for "failed" and for "stopped" alike, so the account of its lines decides.
 //!
-//! A dry run plans: without taking the state's lock, on a copy of the state. A backend that is written to by `init`
-//! alone cannot be planned against without writing, and that is said.
+//! What a dry run does instead is in `tofu_plan.rs`, how a root is destroyed in `tofu_destroy.rs`.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 
 use crate::config::{Bundle, Root};
 use crate::failure::{Code, Failure};
 use crate::process::{Manner, Stop};
-use crate::redact::{Added, Secret};
 use crate::step::invoke::{Call, Done, PRIVATE, Raw, Tail, make_folder, words, write_private};
-use crate::step::tofu_end::{self, Afterwards, Applied};
+use crate::step::tofu_end::{self, Afterwards};
+use crate::step::tofu_plan::Wanted;
 use crate::step::tofu_root::{Backend, copy, declared_backend};
 use crate::step::tofu_state::{self, Part, StateFile};
 use crate::step::tofu_ui::{Heard, Ui, signs};
@@ -29,37 +26,7 @@ use crate::step::{Kit, Mode, Outcome, Severity, Stopped, Tool, Update, origin};
 const LOCK_FILE: &str = ".terraform.lock.hcl";
 
 /// How long OpenTofu waits for a state that another one has locked.
-const LOCK_TIMEOUT: &str = "30s";
-
-/// Backends that `tofu init` itself writes to: an empty state, a schema.
-const WRITTEN_BY_INIT: [&str; 2] = ["kubernetes", "pg"];
-
-/// What an OpenTofu root gave, for the chart that is installed after it. Clones share it.
-#[derive(Debug, Clone, Default)]
-pub struct Outputs {
-    known: Arc<Mutex<BTreeMap<String, Given>>>,
-}
-
-/// One output.
-#[derive(Debug, Clone)]
-pub(crate) enum Given {
-    /// It may be said.
-    Plain(Value),
-    /// It may not: the value as JSON.
-    Sensitive(Secret),
-    /// A dry run cannot know it.
-    Unknown,
-}
-
-impl Outputs {
-    pub(crate) fn put(&self, name: &str, given: Given) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), given);
-    }
-
-    pub(crate) fn get(&self, name: &str) -> Option<Given> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
-    }
-}
+pub(in crate::step) const LOCK_TIMEOUT: &str = "30s";
 
 /// Refuses a bundle whose roots keep their state on this machine, which in CI is gone with the job.
 ///
@@ -90,23 +57,25 @@ pub async fn apply(kit: &Kit, part: Part) -> Outcome {
     let Some(root) = part.root(&kit.bundle) else {
         return Outcome::Nothing(format!("the bundle has no {}", part.word()));
     };
-    let tofu = kit.tofu.as_ref().expect("OpenTofu was found when the surroundings were checked");
-    let work = Work { kit, part, root, tofu, backend: declared_backend(&root.dir) };
+    let work = Work::on(kit, part, root);
     let ended = match kit.mode {
         Mode::Act => work.apply().await,
-        Mode::DryRun => work.plan().await,
+        Mode::DryRun => work.plan(Wanted::Everything).await,
     };
     ended.unwrap_or_else(|end| end.into_outcome(kit))
 }
 
 /// Why the work on a root ended early.
-enum End {
+pub(in crate::step) enum End {
+    /// It went wrong.
     Failed(Failure),
+    /// It was asked to stop.
     Stopped(Stopped),
 }
 
 impl End {
-    fn into_outcome(self, kit: &Kit) -> Outcome {
+    /// What the step comes to.
+    pub(in crate::step) fn into_outcome(self, kit: &Kit) -> Outcome {
         match self {
             End::Stopped(stopped) => Outcome::Stopped(stopped),
             // What was given up because of a stop did not fail.
@@ -125,15 +94,25 @@ impl From<Failure> for End {
 }
 
 /// One root at work.
-struct Work<'a> {
-    kit: &'a Kit,
-    part: Part,
+pub(in crate::step) struct Work<'a> {
+    /// Everything that may be used.
+    pub(in crate::step) kit: &'a Kit,
+    /// Which root.
+    pub(in crate::step) part: Part,
+    /// The root.
     root: &'a Root,
     tofu: &'a Tool,
-    backend: Option<Backend>,
+    /// Where it keeps its state; none where it does not say.
+    pub(in crate::step) backend: Option<Backend>,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    /// The root of this part.
+    pub(in crate::step) fn on(kit: &'a Kit, part: Part, root: &'a Root) -> Work<'a> {
+        let tofu = kit.tofu.as_ref().expect("OpenTofu was found when the surroundings were checked");
+        Work { kit, part, root, tofu, backend: declared_backend(&root.dir) }
+    }
+
     async fn apply(&self) -> Result<Outcome, End> {
         let kit = self.kit;
         let state_dir = kit.state_dir.as_path();
@@ -148,89 +127,20 @@ impl Work<'_> {
         let mut args = words(&["apply", "-json", "-input=false", "-auto-approve"]);
         args.push(format!("-lock-timeout={LOCK_TIMEOUT}").into());
         args.extend(self.common(&self.part.state(state_dir)));
-        let before = StateFile::look(&self.part.state(state_dir));
-        let (ui, tail, done) = self.run("apply", args, &cwd, Manner::OpenTofu).await?;
-        let state = self.has_local_state().then(|| self.look_after(&before, &ui)).flatten();
-        tofu_state::make_private(state_dir);
-        origin::write_down(kit, self.part).await;
-        let unsaved = self.rescue(&ui, &done, &cwd);
-        let name = self.name();
-        let is_gone = state.as_ref().is_some_and(|state| state.trouble.is_some());
-        let ended = &done.ended;
-        let applied = Applied { name: &name, ui: &ui, tail: &tail, ended, unsaved: unsaved.as_deref(), state };
-        if !ended.exit.is_success() || unsaved.is_some() || is_gone {
-            return Ok(tofu_end::judge(&applied, kit.stop.now(), kit.clock.now()));
-        }
-        self.take_outputs(&ui, &cwd).await?;
-        let summary = ui.summary().unwrap_or_else(|| "applied".to_owned());
-        Ok(Outcome::Done(if ui.started() == 0 { format!("no changes ({summary})") } else { summary }))
-    }
-
-    async fn plan(&self) -> Result<Outcome, End> {
-        let kit = self.kit;
-        if let Some(backend) = self.written_by_init().await? {
-            self.unknown_outputs();
-            return Ok(Outcome::Nothing(format!(
-                "cannot plan without writing: `{}` keeps its state in a `{backend}` backend, and initialising that may write to it",
-                self.name()
-            )));
-        }
-        let state = self.part.state(&kit.state_dir);
-        if origin::own_state(kit, self.part).await?.is_some() {
-            self.check_state();
-        }
-        let cwd = self.prepare().await?;
-        let copied = kit.run_dir.join(PRIVATE).join(format!("{}.planned.tfstate", self.part.word()));
-        if let Ok(bytes) = std::fs::read(&state) {
-            write_private(&copied, &bytes)?;
-        }
-        self.init(&cwd).await?;
-        self.go_on()?;
-        let mut args = words(&["plan", "-json", "-input=false", "-lock=false"]);
-        args.extend(self.common(&copied));
-        let (ui, tail, done) = self.run("plan", args, &cwd, Manner::OpenTofu).await?;
-        self.unknown_outputs();
-        if !done.ended.exit.is_success() {
-            let name = self.name();
-            let ended = &done.ended;
-            let planned = Applied { name: &name, ui: &ui, tail: &tail, ended, unsaved: None, state: None };
-            return Ok(tofu_end::judge(&planned, kit.stop.now(), kit.clock.now()));
-        }
-        for (name, output) in ui.outputs() {
-            if let (false, Some(value)) = (output.sensitive, &output.value) {
-                kit.outputs.put(name, Given::Plain(value.clone()));
-            }
-        }
-        Ok(Outcome::Done(
-            ui.planned().map_or_else(|| "no changes".to_owned(), |counts| format!("would change: {counts}")),
-        ))
-    }
-
-    /// The kind of the backend, if initialising it might write. A `kubernetes` backend is written to once only: its
-    /// state is there afterwards.
-    async fn written_by_init(&self) -> Result<Option<&str>, Failure> {
-        let Some(backend) = self.backend.as_ref().filter(|backend| WRITTEN_BY_INIT.contains(&&*backend.kind)) else {
-            return Ok(None);
-        };
-        if let Some((namespace, name)) = backend.secret()
-            && self.kit.cluster.has_secret(&namespace, &name).await?
-        {
-            return Ok(None);
-        }
-        Ok(Some(&backend.kind))
+        self.change("apply", args, &cwd).await
     }
 
     /// How people call the root: its path in the bundle.
-    fn name(&self) -> String {
+    pub(in crate::step) fn name(&self) -> String {
         self.root.dir.strip_prefix(&self.kit.bundle.root).unwrap_or(&self.root.dir).display().to_string()
     }
 
-    fn has_local_state(&self) -> bool {
+    pub(in crate::step) fn has_local_state(&self) -> bool {
         is_local(self.backend.as_ref())
     }
 
     /// Makes the copy and the variables file.
-    async fn prepare(&self) -> Result<PathBuf, Failure> {
+    pub(in crate::step) async fn prepare(&self) -> Result<PathBuf, Failure> {
         let private = self.kit.run_dir.join(PRIVATE);
         make_folder(&private)?;
         let mut variables: Map<String, Value> = self.root.vars.clone();
@@ -245,12 +155,12 @@ impl Work<'_> {
         copied.expect("nobody cancels the copy, and it does not panic")
     }
 
-    fn variables(&self) -> PathBuf {
+    pub(in crate::step) fn variables(&self) -> PathBuf {
         self.kit.run_dir.join(PRIVATE).join(format!("{}.tfvars.json", self.part.word()))
     }
 
     /// Looks at the state after an apply, if there has to be one: it was there before, or something was begun.
-    fn look_after(&self, before: &StateFile, ui: &Ui) -> Option<Afterwards> {
+    pub(in crate::step) fn look_after(&self, before: &StateFile, ui: &Ui) -> Option<Afterwards> {
         if ui.started() == 0 && !matches!(before, StateFile::State(_)) {
             return None;
         }
@@ -260,7 +170,7 @@ impl Work<'_> {
     }
 
     /// Says what a state file of a killed apply means.
-    fn check_state(&self) {
+    pub(in crate::step) fn check_state(&self) {
         let path = self.part.state(&self.kit.state_dir);
         if StateFile::look(&path) != StateFile::Empty {
             return;
@@ -277,7 +187,7 @@ impl Work<'_> {
         });
     }
 
-    async fn init(&self, cwd: &Path) -> Result<(), End> {
+    pub(in crate::step) async fn init(&self, cwd: &Path) -> Result<(), End> {
         let pinned = cwd.join(LOCK_FILE).exists();
         // The settings of a backend may be made of variables, so that each instance has a state of its own.
         let mut args = words(&["init", "-json", "-input=false"]);
@@ -315,7 +225,7 @@ impl Work<'_> {
     }
 
     /// Ends the work when a stop was asked for between two programs.
-    fn go_on(&self) -> Result<(), End> {
+    pub(in crate::step) fn go_on(&self) -> Result<(), End> {
         match self.kit.stop.now() {
             Stop::None => Ok(()),
             Stop::Graceful { .. } | Stop::Force { .. } => Err(End::Stopped(tofu_end::before_anything())),
@@ -323,7 +233,7 @@ impl Work<'_> {
     }
 
     /// The arguments that `apply` and `plan` share.
-    fn common(&self, state: &Path) -> Vec<OsString> {
+    pub(in crate::step) fn common(&self, state: &Path) -> Vec<OsString> {
         let mut args = Vec::new();
         if self.has_local_state() {
             args.push(joined("-state=", state));
@@ -332,7 +242,7 @@ impl Work<'_> {
         args
     }
 
-    async fn run(
+    pub(in crate::step) async fn run(
         &self,
         verb: &str,
         args: Vec<OsString>,
@@ -360,7 +270,7 @@ impl Work<'_> {
         Ok((ui, tail, done))
     }
 
-    fn call(&self, verb: &str, args: Vec<OsString>, cwd: &Path, manner: Manner) -> Call {
+    pub(in crate::step) fn call(&self, verb: &str, args: Vec<OsString>, cwd: &Path, manner: Manner) -> Call {
         Call {
             name: format!("tofu {verb}"),
             program: self.tofu.path.clone(),
@@ -376,7 +286,7 @@ impl Work<'_> {
     }
 
     /// A state that could not be saved is brought where it stays.
-    fn rescue(&self, ui: &Ui, done: &Done, cwd: &Path) -> Option<PathBuf> {
+    pub(in crate::step) fn rescue(&self, ui: &Ui, done: &Done, cwd: &Path) -> Option<PathBuf> {
         let (run_dir, state_dir) = (&self.kit.run_dir, &self.kit.state_dir);
         if let Some(path) = tofu_state::rescue(self.part, cwd, run_dir, state_dir) {
             return Some(path);
@@ -397,86 +307,6 @@ impl Work<'_> {
             }
         }
     }
-
-    /// Keeps the outputs for the chart. What may not be said is asked for, and known to the redactor before anything
-    /// else is said.
-    async fn take_outputs(&self, ui: &Ui, cwd: &Path) -> Result<(), End> {
-        for (name, output) in ui.outputs() {
-            if let (false, Some(value)) = (output.sensitive, &output.value) {
-                self.kit.outputs.put(name, Given::Plain(value.clone()));
-            }
-        }
-        let complete = ui.outputs().values().all(|output| !output.sensitive && output.value.is_some());
-        // After a stop no step follows that could need them.
-        if complete || self.kit.stop.is_asked() {
-            return Ok(());
-        }
-        let mut args = words(&["output", "-json"]);
-        if self.has_local_state() {
-            args.push(joined("-state=", &self.part.state(&self.kit.state_dir)));
-        }
-        args.push(joined("-var-file=", &self.variables()));
-        let mut call = self.call("output", args, cwd, Manner::Query);
-        call.raw = Raw::Secret;
-        let mut tail = Tail::default();
-        let done = call
-            .run(self.kit, |update| match update {
-                crate::process::Update::Line { stream: crate::process::Stream::Stdout, .. } => None,
-                crate::process::Update::Line { ref text, .. } => {
-                    tail.push(text);
-                    Some(update)
-                }
-                other => Some(other),
-            })
-            .await?;
-        if !done.ended.exit.is_success() {
-            if self.kit.stop.is_asked() {
-                return Ok(());
-            }
-            let sentence = format!("the outputs of `{}` could not be read", self.name());
-            return Err(tofu_end::explain(sentence, &Ui::default(), &tail, &done.ended).into());
-        }
-        let answer = done.answer()?;
-        drop(done);
-        let outputs: BTreeMap<String, crate::step::tofu_ui::Output> =
-            serde_json::from_slice(&answer).map_err(|error| {
-                let sentence = format!("the outputs of `{}` could not be read", self.name());
-                Failure::new(Code::InfrastructureFailed, sentence).because(&error)
-            })?;
-        for (name, output) in outputs {
-            let value = output.value.unwrap_or(Value::Null);
-            if output.sensitive {
-                if hide(self.kit, &name, &value) == Added::TooShort {
-                    let text = format!(
-                        "what is in the output {name} has fewer than four characters in a place: it is not hidden there"
-                    );
-                    self.kit.updates.send(Update::Note(text));
-                }
-                self.kit.outputs.put(&name, Given::Sensitive(Secret::from(value.to_string())));
-            } else {
-                self.kit.outputs.put(&name, Given::Plain(value));
-            }
-        }
-        Ok(())
-    }
-
-    fn unknown_outputs(&self) {
-        let chart = self.kit.bundle.instance.as_ref().and_then(|instance| instance.chart.as_ref());
-        for name in chart.iter().flat_map(|chart| chart.outputs.values()) {
-            self.kit.outputs.put(name, Given::Unknown);
-        }
-    }
-}
-
-/// Makes every text in a secret value unsayable, and says whether one of them is too short for that.
-fn hide(kit: &Kit, name: &str, value: &Value) -> Added {
-    match value {
-        Value::Null | Value::Bool(_) => Added::Kept,
-        Value::Number(number) => kit.redactor.add(name, &number.to_string()),
-        Value::String(text) => kit.redactor.add(name, text),
-        Value::Array(items) => items.iter().map(|item| hide(kit, name, item)).max().unwrap_or(Added::Kept),
-        Value::Object(fields) => fields.values().map(|field| hide(kit, name, field)).max().unwrap_or(Added::Kept),
-    }
 }
 
 /// The providers in a lock file, each with its version: `hashicorp/time 0.14.2`.
@@ -495,7 +325,7 @@ fn chosen_providers(lock: &str) -> Vec<String> {
     if chosen.is_empty() { vec!["no providers".to_owned()] } else { chosen }
 }
 
-fn joined(option: &str, path: &Path) -> OsString {
+pub(in crate::step) fn joined(option: &str, path: &Path) -> OsString {
     let mut joined = OsString::from(option);
     joined.push(path);
     joined

@@ -19,6 +19,8 @@ const LOCKED: &str = "Error acquiring the state lock";
 /// An OpenTofu process that did not simply succeed.
 #[derive(Clone)]
 pub(crate) struct Applied<'a> {
+    /// What it was to do: `apply`, `plan`, `destroy`.
+    pub(crate) deed: &'a str,
     /// How people call the root.
     pub(crate) name: &'a str,
     /// What it said.
@@ -90,7 +92,7 @@ pub(crate) fn before_anything() -> Stopped {
 
 /// Tells what the end means.
 pub(crate) fn judge(applied: &Applied<'_>, stop: Stop, now: Instant) -> Outcome {
-    let Applied { name, ui, tail, ended, unsaved, .. } = applied;
+    let Applied { deed, name, ui, tail, ended, unsaved, .. } = applied;
     if let Some(path) = unsaved {
         let sentence = format!("OpenTofu could not save its state; it is kept in `{}`", path.display());
         let failure = ui.problems().iter().fold(Failure::new(Code::InfrastructureFailed, sentence), with_problem);
@@ -114,7 +116,7 @@ pub(crate) fn judge(applied: &Applied<'_>, stop: Stop, now: Instant) -> Outcome 
             } else if let (Exit::Signal(signal), false) = (ended.exit, ended.killed) {
                 format!("OpenTofu was ended by signal {signal} while it worked on `{name}`; dcctl had not sent it")
             } else {
-                format!("OpenTofu could not apply `{name}`")
+                format!("OpenTofu could not {deed} `{name}`")
             };
             Outcome::Failed(name_adrift(applied, name_unfinished(ui, explain(sentence, ui, tail, ended))))
         }

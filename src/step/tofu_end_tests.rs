@@ -52,7 +52,7 @@ fn outcome(ui: &Ui, ended: &Ended, stop: Stop) -> Outcome {
 }
 
 fn applied<'a>(ui: &'a Ui, tail: &'a Tail, ended: &'a Ended, state: Option<Afterwards>) -> Applied<'a> {
-    Applied { name: "infra/instance", ui, tail, ended, unsaved: None, state }
+    Applied { deed: "apply", name: "infra/instance", ui, tail, ended, unsaved: None, state }
 }
 
 fn stop_of(ui: &Ui, ended: &Ended) -> Stopped {
@@ -155,7 +155,8 @@ fn an_unsaved_state_is_named_first() {
     let tail = Tail::default();
     let ended = interrupted(Exit::Code(1));
     let path = Path::new("state/infrastructure.errored.tfstate");
-    let applied = Applied { name: "infra", ui: &ui, tail: &tail, ended: &ended, unsaved: Some(path), state: None };
+    let applied =
+        Applied { deed: "apply", name: "infra", ui: &ui, tail: &tail, ended: &ended, unsaved: Some(path), state: None };
     for stop in [Stop::None, STOP()] {
         let Outcome::Failed(failure) = judge(&applied, stop, at(1)) else { panic!("not a failure") };
         assert!(failure.message.contains("it is kept in `state/infrastructure.errored.tfstate`"), "{failure}");

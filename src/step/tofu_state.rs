@@ -59,6 +59,18 @@ impl Part {
         folder.join(format!("{}.errored-output.jsonl", self.word()))
     }
 
+    /// Everything that a state and its applies leave in this folder, but for a state that could not be saved.
+    pub(crate) fn files(self, state_dir: &Path) -> [PathBuf; 4] {
+        let word = self.word();
+        let names = [
+            format!("{word}.tfstate"),
+            format!("{word}.tfstate.backup"),
+            format!("{word}.terraform.lock.hcl"),
+            format!("{word}.owner.json"),
+        ];
+        names.map(|name| state_dir.join(name))
+    }
+
     fn owner(self, state_dir: &Path) -> PathBuf {
         state_dir.join(format!("{}.owner.json", self.word()))
     }

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -100,6 +101,7 @@ struct Line {
 struct Change {
     resource: Resource,
     action: String,
+    reason: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -160,6 +162,28 @@ pub(crate) struct Problem {
     pub(crate) address: Option<String>,
 }
 
+/// Something that a plan would delete or replace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Doomed {
+    /// Its address.
+    pub(crate) address: String,
+    /// What would happen to it.
+    action: String,
+    /// Why, in OpenTofu's words, where it says.
+    reason: Option<String>,
+}
+
+impl fmt::Display for Doomed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let done = if self.action == "replace" { "replaced" } else { "deleted" };
+        write!(f, "{} would be {done}", self.address)?;
+        match &self.reason {
+            Some(reason) => write!(f, " ({})", reason.replace('_', " ")),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Reads the lines of one OpenTofu process and keeps the account of them.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Ui {
@@ -173,6 +197,8 @@ pub(crate) struct Ui {
     failed: Vec<String>,
     /// The addresses of which something new was begun to be made, whatever came of it.
     making: BTreeSet<String>,
+    /// What the plan would delete or replace.
+    doomed: Vec<Doomed>,
     /// What is planned, by action.
     planned: BTreeMap<String, u64>,
     /// The final summary in OpenTofu's words.
@@ -270,6 +296,10 @@ impl Ui {
         }
         *self.planned.entry(change.action.clone()).or_default() += 1;
         let (address, state) = (change.resource.addr, ResourceState::Planned);
+        if matches!(change.action.as_str(), "delete" | "replace") {
+            let (address, action, reason) = (address.clone(), change.action.clone(), change.reason);
+            self.doomed.push(Doomed { address, action, reason });
+        }
         vec![Update::Resource { address, action: change.action, state, elapsed: None }]
     }
 
@@ -353,6 +383,11 @@ impl Ui {
         addresses.sort();
         addresses.dedup();
         addresses
+    }
+
+    /// What the plan would delete or replace, in the order in which it was said.
+    pub(crate) fn doomed(&self) -> &[Doomed] {
+        &self.doomed
     }
 
     /// The addresses of which something new was begun to be made, complete or not.

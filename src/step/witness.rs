@@ -26,7 +26,7 @@ use crate::step::{Severity, Stopped, Update};
 /// How a tool is looked after of which nothing but the second part of its tag is known: the disk took no record of it.
 pub fn guess(run_dir: &Path, step: &str) -> (String, Care) {
     let manner = match step {
-        _ if step.starts_with("tofu-apply") || step.starts_with("tofu-plan") => Manner::OpenTofu,
+        _ if ["tofu-apply", "tofu-destroy", "tofu-plan"].iter().any(|name| step.starts_with(name)) => Manner::OpenTofu,
         _ if step.starts_with("helm-upgrade") => Manner::Helm,
         _ if step.starts_with("helm-rollback") || step.starts_with("helm-uninstall") => Manner::Unsignalled,
         _ if step.starts_with("tofu-") || step.starts_with("helm-") => Manner::Query,
@@ -215,7 +215,8 @@ impl Witness {
         });
         let (ui, tail) = (&self.ui, &self.tail);
         let concluded = if self.halted { tofu_end::Account::Ended } else { tofu_end::Account::BrokenOff };
-        tofu_end::seen_out(&Applied { name: &name, ui, tail, ended, unsaved, state }, concluded)
+        let deed = self.program.rsplit(' ').next().unwrap_or("apply");
+        tofu_end::seen_out(&Applied { deed, name: &name, ui, tail, ended, unsaved, state }, concluded)
     }
 
     /// Helm's own words are all there is: its record is read by the next run, under the lock.
@@ -286,6 +287,7 @@ mod tests {
     fn a_tool_without_a_record_is_treated_as_its_kind_is() {
         let rows = [
             ("tofu-apply", "tofu apply", Manner::OpenTofu),
+            ("tofu-destroy", "tofu destroy", Manner::OpenTofu),
             ("tofu-plan-2", "tofu plan-2", Manner::OpenTofu),
             ("tofu-init", "tofu init", Manner::Query),
             ("helm-upgrade", "helm upgrade", Manner::Helm),

@@ -275,7 +275,7 @@ impl<'a> Owner<'a> {
         };
         let part = match self.spec.plan.verb {
             Verb::Install => Part::Prerequisites,
-            Verb::Bootstrap | Verb::Exec => Part::Infrastructure,
+            Verb::Bootstrap | Verb::Upgrade | Verb::Destroy | Verb::Exec => Part::Infrastructure,
         };
         let root = match &self.spec.purpose {
             Purpose::Bundle(with) => {

@@ -141,9 +141,9 @@ impl Show<'_> {
             let name = &place.name;
             writeln!(
                 self.out,
-                "\nThe instance {name} stays on the cluster. docs/concepts/pipelines.md, \"Removing by hand\","
+                "\nThe instance {name} stays on the cluster. `dcctl destroy {name}` with the same bundle and"
             )?;
-            writeln!(self.out, "says how to remove it; its state is in {}", self.stage.state().join(name).display())?;
+            writeln!(self.out, "--state-dir {} removes it.", self.stage.state().join(name).display())?;
         }
         if gone.contains("NotFound") { Ok(()) } else { Err(io::Error::other("the Lease is still there")) }
     }

@@ -6,3 +6,4 @@ mod install;
 mod repair;
 mod rig;
 mod stop;
+mod upgrade;

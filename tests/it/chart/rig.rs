@@ -105,6 +105,27 @@ instance:
         self.bootstrap().args(["--var", "never_ready=true", "--var"]).arg(format!("timeout={timeout}"))
     }
 
+    /// An upgrade of the instance, not started.
+    pub(crate) fn upgrade(&self) -> Dcctl {
+        self.bed
+            .dcctl(["upgrade", &self.instance, "--output", "jsonl", "--bundle"])
+            .arg(self.bundle())
+            .env("DCCTL_VAR_DB_PASSWORD", PASSWORD)
+    }
+
+    /// The same with pods that never become ready.
+    pub(crate) fn upgrade_in_vain(&self, timeout: &str) -> Dcctl {
+        self.upgrade().args(["--var", "never_ready=true", "--var"]).arg(format!("timeout={timeout}"))
+    }
+
+    /// A destroy of the instance, not started.
+    pub(crate) fn destroy(&self) -> Dcctl {
+        self.bed
+            .dcctl(["destroy", &self.instance, "--output", "jsonl", "--bundle"])
+            .arg(self.bundle())
+            .env("DCCTL_VAR_DB_PASSWORD", PASSWORD)
+    }
+
     /// Where the JUnit report goes.
     pub(crate) fn junit(&self) -> PathBuf {
         self.bed.file("junit.xml")
@@ -147,8 +168,14 @@ instance:
     /// Bootstraps with a short patience until the release, left half done, is old enough to be repaired.
     #[track_caller]
     pub(crate) fn bootstrap_when_old(&self) -> Finished {
-        let bootstrap = || self.bootstrap().args(["--stop-after", "1s", "--var", "timeout=15s"]).run();
-        let finished = bootstrap();
+        self.when_old(|| self.bootstrap())
+    }
+
+    /// The same for this run.
+    #[track_caller]
+    pub(crate) fn when_old(&self, command: impl Fn() -> Dcctl) -> Finished {
+        let run = || command().args(["--stop-after", "1s", "--var", "timeout=15s"]).run();
+        let finished = run();
         if finished.code() == Some(0) {
             return finished;
         }
@@ -156,7 +183,7 @@ instance:
         let named = |word: &str| word.trim_matches('"').parse::<Timestamp>().ok();
         let until = reasons(&verdict).split_whitespace().filter_map(named).next_back().expect("the time is named");
         wait::fact("the record to be old", || (System.wall() > until).then_some(()));
-        bootstrap().expect_code(0)
+        run().expect_code(0)
     }
 
     /// A Helm of a person's own.

@@ -123,6 +123,24 @@ impl Rig {
             .arg(self.state_dir(instance))
     }
 
+    /// An upgrade of this instance, as `admin`, not started yet.
+    pub(crate) fn upgrade(&self, instance: &str) -> Dcctl {
+        self.bed
+            .dcctl(["upgrade", instance, "--output", "jsonl", "--bundle"])
+            .arg(self.bed.file("bundle"))
+            .arg("--state-dir")
+            .arg(self.state_dir(instance))
+    }
+
+    /// A destroy of this instance, as `admin`, not started yet.
+    pub(crate) fn destroy(&self, instance: &str) -> Dcctl {
+        self.bed
+            .dcctl(["destroy", instance, "--output", "jsonl", "--bundle"])
+            .arg(self.bed.file("bundle"))
+            .arg("--state-dir")
+            .arg(self.state_dir(instance))
+    }
+
     /// An install, as `admin`, not started yet.
     pub(crate) fn install(&self) -> Dcctl {
         self.bed.dcctl(["install", "--output", "jsonl", "--bundle"]).arg(self.bed.file("bundle"))

@@ -31,6 +31,8 @@ pub(crate) enum Scene {
     Bootstrap,
     /// One of an instance that is declared already.
     BootstrapAgain,
+    /// A destroy.
+    Destroy,
 }
 
 /// What is taken away, which run meets it, and in which step.
@@ -42,7 +44,7 @@ const CASES: &[(Right, Scene, &str)] = &[
     (("dcctl-install", "configmaps", "create"), Scene::Install, "install-the-operator"),
     (("dcctl", "namespaces", "get"), Scene::Install, "install-the-operator"),
     (("dcctl-install", "customresourcedefinitions", "get"), Scene::InstallDefinition, "install-the-operator"),
-    (("dcctl-install", "deployments", "get"), Scene::InstallOperator, "install-the-operator"),
+    (("dcctl", "deployments", "get"), Scene::InstallOperator, "install-the-operator"),
     (("dcctl-instances", "instances", "list"), Scene::Bootstrap, "check-the-cluster"),
     (("dcctl-shared", "secrets", "list"), Scene::Bootstrap, "check-the-cluster"),
     (("dcctl", "namespaces", "get"), Scene::Bootstrap, "check-the-cluster"),
@@ -54,9 +56,11 @@ const CASES: &[(Right, Scene, &str)] = &[
     (("dcctl", "pods", "list"), Scene::Bootstrap, "wait-for-readiness"),
     (("dcctl-instances", "instances", "patch"), Scene::Bootstrap, "record-the-phase"),
     (("dcctl-install", "configmaps", "update"), Scene::Install, "record-the-install"),
+    (("dcctl", "namespaces", "delete"), Scene::Destroy, "delete-namespace"),
+    (("dcctl-instances", "instances", "delete"), Scene::Destroy, "release-the-declaration"),
 ];
 
-/// What dcctl can do without, in one way or another, and what it is not used for yet.
+/// What dcctl can do without, in one way or another.
 const SPARED: &[Right] = &[
     // The holder is emptied instead: `who_may_not_delete_the_lock_empties_it_in_every_command_that_gives_it_back`.
     ("dcctl-lock", "leases", "delete"),
@@ -67,8 +71,6 @@ const SPARED: &[Right] = &[
     ("dcctl", "daemonsets", "list"),
     // It is said that it cannot be told: `whoever_may_not_see_the_holder_s_pod_is_told_so_and_can_reclaim_all_the_same`.
     ("dcctl", "pods", "get"),
-    // Nothing removes an instance yet, and what is printed says so.
-    ("dcctl-instances", "instances", "delete"),
 ];
 
 /// The rules that are bound to `ops`, as JSON documents.
@@ -159,22 +161,30 @@ fn bundle(bed: &Bed, operator: &str, manifests: &str) -> PathBuf {
 pub(crate) fn run(bed: &Bed, scene: Scene) -> impl Fn() -> Dcctl + '_ {
     let instance = Bed::instance();
     let bundle = match scene {
-        Scene::Install | Scene::Bootstrap | Scene::BootstrapAgain => bundle(bed, "plain", "# Nothing.\n"),
+        Scene::Install | Scene::Bootstrap | Scene::BootstrapAgain | Scene::Destroy => {
+            bundle(bed, "plain", "# Nothing.\n")
+        }
         Scene::InstallDefinition => bundle(bed, "defining", DEFINITION),
         Scene::InstallOperator => bundle(bed, "operated", OPERATOR),
     };
     // The first install of a cluster makes the record, and the next ones write over it.
     bed.api().delete(RECORD).expect("the bed may do everything");
-    if scene == Scene::BootstrapAgain {
+    if scene == Scene::Destroy {
+        let labels = json!({ "core.devicechain.io/instance": instance });
+        let namespace = json!({ "metadata": { "name": format!("dci-{instance}"), "labels": labels } });
+        bed.api().create("/api/v1/namespaces", &namespace).expect("the bed may do everything");
+    }
+    if matches!(scene, Scene::BootstrapAgain | Scene::Destroy) {
         let spec = json!({ "provider": "existing", "managed": false });
         let declared = json!({ "apiVersion": "core.devicechain.io/v1beta1", "kind": "Instance",
-            "metadata": { "name": instance }, "spec": spec });
+            "metadata": { "name": instance, "finalizers": ["core.devicechain.io/instance"] }, "spec": spec });
         bed.api().create(INSTANCES, &declared).expect("the bed may do everything");
     }
     move || {
         let words: &[&str] = match scene {
             Scene::Install | Scene::InstallDefinition | Scene::InstallOperator => &["install"],
             Scene::Bootstrap | Scene::BootstrapAgain => &["bootstrap", &instance],
+            Scene::Destroy => &["destroy", &instance],
         };
         bed.dcctl(words).arg("--bundle").arg(&bundle).with_kubeconfig(bed.kubeconfig("nobody"))
     }
@@ -254,7 +264,7 @@ fn with_every_right_that_is_documented_nothing_is_forbidden() {
     let bed = Bed::take();
     define(&bed);
     grant_all_but(&bed, None);
-    for scene in [Scene::Install, Scene::Bootstrap, Scene::BootstrapAgain] {
+    for scene in [Scene::Install, Scene::Bootstrap, Scene::BootstrapAgain, Scene::Destroy] {
         run(&bed, scene)().run().expect_code(0);
     }
 }

@@ -162,6 +162,9 @@ fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Up
         values: Vec::new(),
         build: false,
         force_conflicts: true,
+        verb: dcctl::pipeline::Verb::Bootstrap,
+        choices: dcctl::step::Choices::default(),
+        course: dcctl::step::Course::default(),
         outputs: dcctl::step::Outputs::default(),
     }
 }

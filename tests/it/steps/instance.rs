@@ -187,7 +187,7 @@ async fn a_declaration_that_was_made_anew_is_not_written_to() {
     done(declare_instance(&bench.kit).await);
     let uid = "00000000-0000-0000-0000-000000000000";
     let annotated =
-        bench.kit.cluster.annotate_declaration("core.devicechain.io/v1beta1", (&name, uid), &[(PHASE, "Ready")]);
+        bench.kit.cluster.annotate_declaration("core.devicechain.io/v1beta1", (&name, uid), &[(PHASE, Some("Ready"))]);
     assert_eq!(annotated.await.expect_err("another uid").code, Code::CannotTell);
     assert_eq!(annotation(&bed, &name, PHASE), "Bootstrapping");
     bed.api()

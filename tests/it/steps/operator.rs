@@ -1,7 +1,8 @@
 //! *Install the operator*.
 
+use dcctl::cluster::instances::RELEASE;
 use dcctl::failure::Code;
-use dcctl::step::manifests::{RELEASE, install_operator};
+use dcctl::step::manifests::install_operator;
 use dcctl::step::{Mode, ObjectChange, Outcome, TakenOver, Update};
 use serde_json::Value;
 

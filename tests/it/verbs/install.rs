@@ -125,6 +125,33 @@ fn an_install_that_is_at_work_or_failed_reads_as_applying() {
 }
 
 #[test]
+fn an_install_moves_the_operator_forward_and_back_only_when_that_is_allowed() {
+    let demo = Demo::copied(Bed::take());
+    demo.edit("bundle.yaml", "version: 0.9.2", "version: 0.10.0");
+    demo.install().run().expect_code(0);
+    demo.edit("bundle.yaml", "version: 0.10.0", "version: 0.9.9");
+    let before = demo.record();
+    for more in [&[][..], &["--dry-run"]] {
+        let verdict = demo.install().args(more).run().expect_code(6).verdict();
+        let failure = &verdict["data"]["failure"];
+        assert_eq!((&failure["code"], &verdict["data"]["lock"]), (&json!("guard.downgrade"), &json!("never_taken")));
+        assert!(failure["hints"].to_string().contains("--allow-downgrade"), "{failure}");
+    }
+    assert_eq!(demo.record(), before);
+    demo.install().arg("--allow-downgrade").run().expect_code(0);
+    let operator = "/apis/apps/v1/namespaces/dc-k8s-system/deployments/dc-k8s-controller-manager";
+    let release =
+        || demo.get(operator).expect("it is there")["metadata"]["annotations"]["dcctl.devicechain.io/release"].clone();
+    assert_eq!(
+        (release(), &demo.record().expect("it is there")["settings"]["version"]),
+        (json!("0.9.9"), &json!("0.9.9"))
+    );
+    demo.edit("bundle.yaml", "version: 0.9.9", "version: 1.0.0");
+    demo.install().run().expect_code(0);
+    assert_eq!((release(), &demo.record().expect("it is there")["phase"]), (json!("1.0.0"), &json!("installed")));
+}
+
+#[test]
 fn an_install_that_is_refused_touches_neither_operator_nor_prerequisites() {
     let demo = Demo::on(Bed::take());
     let now = dcctl::clock::rfc3339(dcctl::clock::Clock::wall(&dcctl::clock::System));

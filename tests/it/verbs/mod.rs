@@ -1,11 +1,15 @@
-//! `dcctl install` and `dcctl bootstrap` with a bundle that has everything, on a real cluster.
+//! The verbs with a bundle that has everything, on a real cluster.
 
 mod bootstrap;
-mod by_hand;
 mod bundle;
 mod claims;
+mod destroy;
 mod dry_run;
 mod inputs;
 mod install;
+mod instances;
+mod killed;
+mod lives;
 pub(crate) mod rig;
 mod schema;
+mod upgrade;

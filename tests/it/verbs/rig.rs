@@ -69,6 +69,18 @@ impl Demo {
         self.command(&words, instance)
     }
 
+    /// An upgrade of this instance, built with this port and this many replicas, not started yet.
+    pub(crate) fn upgrade(&self, instance: &str, port: u16, replicas: u32) -> Dcctl {
+        let (port, replicas) = (format!("mqtt_port={port}"), format!("replicas={replicas}"));
+        let words = ["upgrade", instance, "--var", "pause=1ms", "--var", &replicas, "--var", &port];
+        self.command(&words, instance)
+    }
+
+    /// A destroy of this instance, not started yet.
+    pub(crate) fn destroy(&self, instance: &str) -> Dcctl {
+        self.command(&["destroy", instance], instance)
+    }
+
     /// The folder of the state of an instance, or of `cluster`.
     pub(crate) fn state_dir(&self, of: &str) -> PathBuf {
         self.bed.file(&format!("state/{of}"))

@@ -1,0 +1,150 @@
+//! `dcctl instances release`: lets a declaration go and destroys nothing.
+//!
+//! It is for an instance whose rest is gone, or is to live on without dcctl. What stays is said first, and the instance's name
+//! is typed for it, or `--yes` says that this was read. A run that works on the instance has written the declaration and
+//! will write it again, so while the lock names the instance nothing is let go.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::cli::{ReleaseArgs, Substrate, SubstrateOptions, TargetOptions};
+use crate::cluster::instances::{LINEAGE, PHASE};
+use crate::cluster::namespace::Namespace;
+use crate::cluster::removal::LetGo;
+use crate::cluster::{Cluster, MayWrite, Permission};
+use crate::commands::apply::{find_kubeconfig, proxies};
+use crate::commands::console::{Console, Opened};
+use crate::commands::substrate::{self, Reached};
+use crate::commands::{Desk, runtime, say, terminal, told};
+use crate::failure::{Code, Failure};
+use crate::lock::direct::Intent;
+use crate::lock::{self, message};
+use crate::signal;
+
+/// What a person is asked.
+const QUESTION: &str = "Type the instance's name to let it go, or anything else to abort:\n> ";
+
+/// Whether the name was typed, or need not be: nothing is written before.
+#[derive(Debug, Clone, Default)]
+struct Agreed(Arc<AtomicBool>);
+
+impl Permission for Agreed {
+    fn now(&self) -> Result<(), Failure> {
+        let unasked = || Failure::new(Code::Internal, "nobody has agreed to this yet");
+        self.0.load(Ordering::Relaxed).then_some(()).ok_or_else(unasked)
+    }
+
+    fn changed(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Lets it go, and says what came of that.
+pub(crate) fn release(desk: &Desk, args: &ReleaseArgs) -> u8 {
+    let released = runtime().and_then(|runtime| {
+        let released = runtime.block_on(let_go(desk, args));
+        runtime.shutdown_background();
+        released
+    });
+    released.and_then(|text| say(&text)).map_or_else(|failure| told(&failure), |_| 0)
+}
+
+async fn let_go(desk: &Desk, args: &ReleaseArgs) -> Result<String, Failure> {
+    let name = &args.instance;
+    let console = if args.yes { None } else { Some(person(desk)?) };
+    let target = TargetOptions { kubeconfig: args.kubeconfig.clone(), kube_context: args.kube_context.clone() };
+    let options = SubstrateOptions { substrate: Substrate::Kubernetes, lock_dir: None };
+    let meant = substrate::meant(&options, &target)?;
+    let Reached { store, place, .. } = substrate::reach(desk, meant, &target, Intent::Look).await?;
+    let agreed = Agreed::default();
+    let may_write = MayWrite::as_says(agreed.clone());
+    let cluster = Cluster::connect(&find_kubeconfig(desk, &target)?, &proxies(desk), may_write).await?;
+    if let Some(seen) = lock::observe(&store).await?
+        && seen.holder().is_some()
+        && seen.record().instance() == Some(name.as_str())
+    {
+        let busy = message::busy(&seen, &place, desk.clock.wall());
+        return Err(Failure::new(busy.code(), busy.text));
+    }
+    let Some((api_version, found)) = cluster.any_declaration(name).await? else {
+        return Ok(format!("\"{name}\" is not declared on this cluster; there is nothing to release\n"));
+    };
+    let told = what_stays(&cluster, name, &found).await?;
+    match console {
+        Some(console) => asked(console, name, &told).await?,
+        None => say(&told).map(drop)?,
+    }
+    agreed.0.store(true, Ordering::Relaxed);
+    let uid = found["metadata"]["uid"].as_str().unwrap_or_default();
+    Ok(match cluster.let_go(&api_version, name, uid).await? {
+        LetGo::Gone => format!("\"{name}\" is released: its name and what it claimed are free\n"),
+        LetGo::KeptBy(finalizers) => {
+            let finalizers = finalizers.join(", ");
+            format!(
+                "dcctl has released \"{name}\"; its declaration stays until whoever wrote {finalizers} lets go, too\n"
+            )
+        }
+    })
+}
+
+/// A person's terminal.
+fn person(desk: &Desk) -> Result<Opened, Failure> {
+    let yes = "with --yes the name need not be typed";
+    if desk.environment.says_yes("CI") {
+        let said = "the instance's name is to be typed at a terminal, and `CI` is set: this is a job";
+        return Err(Failure::new(Code::PersonMissing, said).hint(yes));
+    }
+    Opened::open().map_err(|failure| failure.hint(yes))
+}
+
+/// Says what goes and what does not.
+async fn what_stays(cluster: &Cluster, name: &str, found: &serde_json::Value) -> Result<String, Failure> {
+    let annotation = |key: &str| found["metadata"]["annotations"][key].as_str();
+    let phase = annotation(PHASE).map_or_else(|| "none".to_owned(), terminal::plain);
+    let namespace = format!("dci-{name}");
+    let mut text = format!(
+        "This deletes the declaration of \"{name}\" (phase {phase}) with dcctl's finalizer, and destroys nothing. What it \
+         claimed is then free for others, and dcctl knows nothing of it any more. What stays:\n"
+    );
+    text.push_str(&match cluster.namespace(&namespace).await? {
+        Namespace::Missing => format!("  namespace {namespace}: is not there\n"),
+        Namespace::There { instance: Some(owner) } if owner != name => {
+            format!("  namespace {namespace}: is another's\n")
+        }
+        Namespace::There { .. } => format!("  namespace {namespace}: with everything in it, its Helm release, too\n"),
+        Namespace::Terminating { .. } => format!("  namespace {namespace}: is being deleted\n"),
+    });
+    text.push_str(&match annotation(LINEAGE) {
+        Some(lineage) => {
+            format!("  infrastructure: everything in the OpenTofu state {}\n", terminal::plain(lineage))
+        }
+        None => "  infrastructure: none that the declaration names\n".to_owned(),
+    });
+    text.push_str(&format!("To remove these, too: dcctl destroy {name}\n"));
+    Ok(text)
+}
+
+/// Asks the person.
+async fn asked(opened: Opened, name: &str, told: &str) -> Result<(), Failure> {
+    let mut signals = signal::install()
+        .map_err(|error| Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error))?;
+    let mut console = Console::new(opened)?;
+    console.say(told);
+    console.ask(QUESTION);
+    let typed = tokio::select! {
+        biased;
+        _ = signals.next() => None,
+        line = console.line() => Some(line),
+    };
+    if typed.as_deref().map(str::trim) == Some(name) {
+        return Ok(());
+    }
+    let said = if typed.is_none() {
+        "interrupted; nothing was released"
+    } else {
+        "that is not its name; nothing was released"
+    };
+    Err(Failure::new(Code::StoppedClean, said))
+}
