@@ -9,7 +9,7 @@ mod salvage;
 pub use options::{
     ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, ExecArgs, ExplainArgs, InstallArgs,
     InstancesCommand, LockCommand, LockStatusArgs, OnBusy, Output, RbacArgs, ReclaimArgs, ReportOptions,
-    ServiceAccount, StatusOutput, Substrate, SubstrateOptions, TargetOptions, Wait,
+    ServiceAccount, StatusOutput, StopBudget, StopOptions, Substrate, SubstrateOptions, TargetOptions, Wait,
 };
 pub use salvage::Salvaged;
 

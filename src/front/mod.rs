@@ -66,9 +66,15 @@ pub struct Surroundings {
     pub complaints: fn() -> Box<dyn Write + Send>,
     /// Standard input, for a command that is to read it. Nothing else reads it.
     pub input: fn() -> Box<dyn Read + Send>,
-    /// Whether a person's Ctrl+C reaches this process from its terminal.
-    pub terminal: Terminal,
+    /// Whether a person's Ctrl+C reaches this process from its terminal. Asked when it matters: a job of a shell comes to
+    /// the foreground and leaves it.
+    pub terminal: fn() -> Terminal,
+    /// Ends when the process that started this one is gone and that is a request to stop.
+    pub orphaned: Orphaned,
 }
+
+/// See [`Surroundings::orphaned`].
+pub type Orphaned = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Whether a person's Ctrl+C reaches the front from its terminal. Then a second one means force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +138,7 @@ fn begin(
     surroundings: Surroundings,
 ) -> Result<(Front, Shown, Supervisor<impl Future<Output = ()>>), Failure> {
     drill::at(&spec, "front.start");
-    let Surroundings { program, environment, clock, signals, complaints, input, terminal } = surroundings;
+    let Surroundings { program, environment, clock, signals, complaints, input, terminal, orphaned } = surroundings;
     // Held from now on: whatever becomes of the folder, what was written can be read.
     let (journal, follower) = open(&spec.journal())?;
     let relay = relay(&spec, showing.streams.take(), &follower)?;
@@ -151,6 +157,7 @@ fn begin(
         signals,
         complaints: complaints(),
         terminal,
+        orphaned,
         feed,
         journal,
         ear: Some(ear),
@@ -190,7 +197,8 @@ struct Front {
     clock: Arc<dyn Clock>,
     signals: Signals,
     complaints: Box<dyn Write + Send>,
-    terminal: Terminal,
+    terminal: fn() -> Terminal,
+    orphaned: Orphaned,
     feed: Option<Feed>,
     journal: File,
     ear: Option<Ear>,
@@ -274,6 +282,7 @@ impl Front {
                     Some(answer) => self.hear(answer),
                     None => self.ear = None,
                 },
+                () = &mut self.orphaned => self.is_orphaned().await,
                 _ = pings.tick() => self.ping().await,
             }
         }
@@ -289,10 +298,16 @@ impl Front {
         let _ = self.mouth.say(&word).await;
     }
 
+    /// Once and never again.
+    async fn is_orphaned(&mut self) {
+        self.orphaned = Box::pin(std::future::pending());
+        let _ = self.mouth.say(&Word::Orphaned).await;
+    }
+
     /// SIGQUIT, and a second Ctrl+C of a person at the terminal, are force. Nothing else ever is.
     fn is_force(&self, signal: &StopSignal, now: Instant) -> bool {
         let again = is_typed(signal) && self.typed.is_some_and(|first| now.since(first) >= BOUNCE);
-        signal.signal == Kind::Quit || (again && self.terminal == Terminal::Foreground)
+        signal.signal == Kind::Quit || (again && (self.terminal)() == Terminal::Foreground)
     }
 
     fn hear(&mut self, answer: Answer) {

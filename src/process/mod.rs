@@ -40,7 +40,7 @@ pub use detach::{Detached, Launch, inherit, inherit_pipe, is_tracking, scrub, sp
 pub use driver::drive;
 #[cfg(feature = "test-tools")]
 pub use group::stand_still;
-pub use group::{Life, adopt, own_group, reap_orphans};
+pub use group::{Life, adopt, own_group, parent, reap_orphans};
 pub use kin::{look_up, of_run};
 pub use plugins::end_plugins;
 pub use record::{Intent, Recorded};

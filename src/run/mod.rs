@@ -16,6 +16,7 @@ mod engine;
 mod exec;
 mod journal;
 mod keeping;
+mod granted;
 mod link;
 pub mod machine;
 mod mishap;

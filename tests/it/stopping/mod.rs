@@ -5,7 +5,9 @@
 //! given back, the journal ends with a verdict, and a second bootstrap converges without a duplicate.
 
 mod gone;
+mod granted;
 mod moments;
+mod parent;
 mod rig;
 mod torn;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::bed::dcctl::Running;
+use crate::bed::dcctl::{Journal, Running};
 use crate::bed::ledger::Entry;
 use crate::bed::{Bed, Dcctl, LEASE, Ledger, wait};
 
@@ -53,6 +53,11 @@ impl Rig {
             .arg(junit)
     }
 
+    /// A bootstrap of this rig's instance, not started.
+    pub(crate) fn own(&self) -> Dcctl {
+        self.bootstrap(&self.instance)
+    }
+
     /// A bootstrap of this rig's instance with another kubeconfig.
     pub(crate) fn bootstrap_with(&self, kubeconfig: &Path) -> Dcctl {
         self.bootstrap(&self.instance).with_kubeconfig(kubeconfig)
@@ -86,7 +91,11 @@ impl Rig {
 
     /// Waits until the slow thing is being created: its ledger line is written and OpenTofu has said that it began.
     pub(crate) fn wait_until_in_flight(&self, run: &Running) {
-        let journal = run.journal();
+        self.wait_until_slow(&run.journal());
+    }
+
+    /// The same of a run whose front cannot be heard.
+    pub(crate) fn wait_until_slow(&self, journal: &Journal) {
         journal.wait_for("resource.started", |event| event["data"]["address"] == "bed_thing.slow");
         wait::fact("the creation to begin", || (self.created("slow") == 1).then_some(()));
     }
@@ -135,6 +144,11 @@ impl Rig {
         let state = self.in_state();
         assert!(state.contains(&"before".to_owned()) && state.contains(&"slow".to_owned()), "{state:?}");
         assert_eq!(self.created("after"), 0, "something began after the stop");
+        self.assert_no_state_lock();
+    }
+
+    /// OpenTofu gave its own lock back.
+    pub(crate) fn assert_no_state_lock(&self) {
         let locks = fs::read_dir(self.state_dir()).expect("there is a state folder").flatten();
         let left: Vec<_> =
             locks.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().contains("lock.info")).collect();
