@@ -197,19 +197,24 @@ mod tests {
         Grant::find(None, &Job::detect(&environment, 4711), &environment, Seat::Empty)
     }
 
+    const GITHUB: (&str, &str) = ("GITHUB_ACTIONS", "true");
+    const HOSTED: (&str, &str) = ("RUNNER_ENVIRONMENT", "github-hosted");
+    const GITLAB: (&str, &str) = ("GITLAB_CI", "true");
+
+    /// Variables, and what is found for them.
+    type Row = (&'static [(&'static str, &'static str)], Grantor, Ends, Option<u64>);
+
     const POD: [(&str, &str); 2] = [("KUBERNETES_SERVICE_HOST", "192.0.2.1"), ("KUBERNETES_SERVICE_PORT", "443")];
 
     #[test]
     fn each_system_has_its_preset() {
-        let (github, gitlab) = (("GITHUB_ACTIONS", "true"), ("GITLAB_CI", "true"));
-        let hosted = ("RUNNER_ENVIRONMENT", "github-hosted");
-        let rows: [(&[(&str, &str)], Grantor, Ends, Option<u64>); 13] = [
-            (&[github, hosted], Grantor::GithubHosted, Ends::Everything, Some(240)),
-            (&[github, POD[0], POD[1]], Grantor::GithubHosted, Ends::Everything, Some(240)),
-            (&[github], Grantor::GithubSelfHosted, Ends::Front, Some(10)),
-            (&[gitlab, ("CI_SHARED_ENVIRONMENT", "true")], Grantor::GitlabShell, Ends::Front, Some(600)),
-            (&[gitlab, POD[0], POD[1]], Grantor::GitlabPod, Ends::Everything, Some(30)),
-            (&[gitlab, ("CI_DISPOSABLE_ENVIRONMENT", "true")], Grantor::GitlabDocker, Ends::Everything, Some(15)),
+        let rows: [Row; 13] = [
+            (&[GITHUB, HOSTED], Grantor::GithubHosted, Ends::Everything, Some(240)),
+            (&[GITHUB, POD[0], POD[1]], Grantor::GithubHosted, Ends::Everything, Some(240)),
+            (&[GITHUB], Grantor::GithubSelfHosted, Ends::Front, Some(10)),
+            (&[GITLAB, ("CI_SHARED_ENVIRONMENT", "true")], Grantor::GitlabShell, Ends::Front, Some(600)),
+            (&[GITLAB, POD[0], POD[1]], Grantor::GitlabPod, Ends::Everything, Some(30)),
+            (&[GITLAB, ("CI_DISPOSABLE_ENVIRONMENT", "true")], Grantor::GitlabDocker, Ends::Everything, Some(15)),
             (&[("BUILDKITE", "true")], Grantor::Buildkite, Ends::Front, Some(10)),
             (&[("JENKINS_URL", "http://jenkins.example/")], Grantor::Jenkins, Ends::Front, Some(5)),
             (&[("BUILDKITE", "true"), POD[0], POD[1]], Grantor::CiPod, Ends::Everything, Some(30)),

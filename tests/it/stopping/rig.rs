@@ -45,12 +45,13 @@ impl Rig {
     pub(crate) fn bootstrap(&self, instance: &str) -> Dcctl {
         let junit = self.bed.file("junit.xml");
         self.bed
-            .dcctl(["bootstrap", instance, "--output", "jsonl", "--bundle"])
+            .dcctl(["bootstrap", instance, "--bundle"])
             .arg(self.bed.file("bundle"))
             .arg("--state-dir")
             .arg(self.state_dir())
             .arg("--junit")
             .arg(junit)
+            .env("DCCTL_OUTPUT", "jsonl")
     }
 
     /// A bootstrap of this rig's instance, not started.
