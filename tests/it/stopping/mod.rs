@@ -4,13 +4,13 @@
 //! In every row the thing in flight is in the state afterwards, OpenTofu's own state lock is gone, the cluster's lock is
 //! given back, the journal ends with a verdict, and a second bootstrap converges without a duplicate.
 
-mod cast;
+pub(crate) mod cast;
 mod every;
 mod gone;
 mod granted;
 mod moments;
 mod parent;
-mod rig;
+pub(crate) mod rig;
 mod terminal;
 mod torn;
 

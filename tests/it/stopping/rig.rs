@@ -130,6 +130,19 @@ impl Rig {
         resources.iter().map(|resource| resource["name"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
+    /// What exists, by the provider's own account, and is not in the state: the names.
+    pub(crate) fn not_in_state(&self) -> Vec<String> {
+        let states = fs::read_dir(self.state_dir()).into_iter().flatten().flatten().map(|entry| entry.path());
+        let states = states.filter(|path| path.extension().is_some_and(|extension| extension == "tfstate"));
+        let known: String = states.filter_map(|path| fs::read_to_string(path).ok()).collect();
+        let mut names = Vec::new();
+        for name in ["before", "slow", "after"] {
+            let adrift = self.ledger.living(name).into_iter().filter(|id| !known.contains(id.as_str()));
+            names.extend(adrift.map(|_| name.to_owned()));
+        }
+        names
+    }
+
     /// Exactly one interrupt was sent and one reported, and everything is where it belongs.
     pub(crate) fn assert_clean_stop(&self, events: &[Value]) {
         let count = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
