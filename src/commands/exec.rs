@@ -72,8 +72,8 @@ impl attempt::Asked for Asked {
         }
     }
 
-    /// In the order in which mistakes are best told: options, kubeconfig or lock folder. Whether the command is there is asked in the run's
-    /// first step.
+    /// In the order in which mistakes are best told: options, kubeconfig or lock folder. Whether the command is there is
+    /// asked in the run's first step.
     fn gather(&self, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failure> {
         let (args, desk) = (&self.0, &begun.desk);
         let environment = &desk.environment;

@@ -122,8 +122,7 @@ impl Watching<'_> {
         }
         let text = match self.output {
             StatusOutput::Human if self.shown.is_some() => format!("\n{}", whole(&status, place, self.output)),
-            StatusOutput::Human => whole(&status, place, self.output),
-            StatusOutput::Json => serde_json::to_string(&status).expect("a status is plain JSON") + "\n",
+            StatusOutput::Human | StatusOutput::Json => whole(&status, place, self.output),
         };
         self.shown = Some(status);
         say(&text)
@@ -133,7 +132,7 @@ impl Watching<'_> {
 fn whole(seen: &Status, place: &Place, output: StatusOutput) -> String {
     let mut text = match output {
         StatusOutput::Human => terminal::fitted(&seen.text(place)),
-        StatusOutput::Json => serde_json::to_string_pretty(seen).expect("a status is plain JSON"),
+        StatusOutput::Json => serde_json::to_string(seen).expect("a status is plain JSON"),
     };
     if !text.ends_with('\n') {
         text.push('\n');

@@ -24,7 +24,7 @@ use crate::lock::reclaim::{Act, Person, Progress};
 use crate::lock::{self, HolderId, Observation, Request, Timing, notes};
 use crate::signal::{self, Signals};
 
-/// How long the holder's pod is looked for.
+/// How long the holder's pod is looked for: a person waits meanwhile, and the pod is evidence beside the rest.
 const POD_LIMIT: Duration = Duration::from_secs(5);
 /// How long the last words may take to be written.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -58,7 +58,8 @@ fn named(meant: Meant, target: &TargetOptions) -> Result<Meant, Failure> {
 
 /// In a job nobody decides that a run is gone, even where it has a terminal.
 fn no_job(desk: &Desk) -> Result<(), Failure> {
-    if !desk.environment.says_yes("CI") {
+    // Whatever it is set to: a program that reclaims by itself could set it to `false`, too.
+    if desk.environment.raw("CI").is_none_or(std::ffi::OsStr::is_empty) {
         return Ok(());
     }
     let said =

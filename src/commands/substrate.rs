@@ -11,7 +11,8 @@ use crate::commands::Desk;
 use crate::commands::apply::{absolute, find_kubeconfig, proxies};
 use crate::failure::{Code, Failure};
 use crate::lock::direct::Intent;
-use crate::lock::{LeaseApi, LockFolder, Place, Store, Timing};
+use crate::lock::{LockFolder, Place, Store, Timing};
+use crate::run;
 
 /// What keeps the lock that is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,8 +93,11 @@ pub(crate) async fn reach(
         Meant::Kubernetes => {
             let kubeconfig = find_kubeconfig(desk, target)?;
             let cluster = Cluster::connect(&kubeconfig, &proxies(desk), MayWrite::never()).await?;
-            let store = Store::Kubernetes(LeaseApi::new(cluster.client(), Timing::STANDARD));
-            Ok(Reached { store, place: Place::Cluster(kubeconfig.context().to_owned()), cluster: Some(cluster) })
+            Ok(Reached {
+                store: run::lease_store(&cluster),
+                place: Place::Cluster(kubeconfig.context().to_owned()),
+                cluster: Some(cluster),
+            })
         }
         Meant::Direct(path) => {
             let folder = LockFolder::new(path.clone(), Timing::STANDARD);

@@ -179,7 +179,7 @@ fn of_the_lock() -> Vec<Event> {
         LockBlocked {
             holder: OTHER.into(),
             instance: Some("prod".into()),
-            age_ms: 4_000,
+            age_ms: Some(4_000),
             stale: false,
             text: format!(
                 "this cluster (working on instance \"prod\") is being worked on by {OTHER}, which renewed 4s ago; wait \

@@ -122,11 +122,7 @@ enum Call<'a> {
 impl LeaseApi {
     /// The lock of the cluster that the client talks to. The client must not retry by itself, and its connect time-out
     /// should be shorter than [`Timing::request_timeout`], so that "could not connect" is not "no answer".
-    pub fn new(client: Client, timing: Timing) -> LeaseApi {
-        LeaseApi::over(client, None, timing)
-    }
-
-    /// The same with credentials that may be had anew when the API server does not know them any more, if there is a way.
+    /// When the API server does not know its credentials any more, they are had anew if there is a way.
     /// It is used inside a runtime of tokio's, and so is what makes clients.
     pub fn over(client: Client, make_anew: Option<MakeAnew>, timing: Timing) -> LeaseApi {
         LeaseApi {

@@ -18,7 +18,8 @@ use crate::lock::protocol::follow::NotWatched;
 use crate::lock::record::{NAME, NAMESPACE, Record};
 use crate::lock::store::Trouble;
 
-/// How long the API server keeps one watch, in seconds; it would choose between five and ten minutes by itself.
+/// How long the API server keeps one watch, in seconds; it would choose between five and ten minutes by itself. Proxies
+/// commonly end what lasts five minutes, so it ends before that, in good order.
 const LASTS: u32 = 290;
 /// The HTTP status of a version that is too old.
 const GONE: u16 = 410;

@@ -15,8 +15,6 @@ use crate::lock::place::Place;
 use crate::lock::protocol::{ClaimError, Lost};
 use crate::lock::record::NAMESPACE;
 
-pub use crate::lock::status::{Status, status};
-
 /// The longest piece of a Lease that is shown.
 const LONGEST_PIECE: usize = 300;
 
@@ -48,20 +46,25 @@ pub fn busy(seen: &Observation, place: &Place, wall: Timestamp) -> Busy {
     let holder = plain(seen.holder().unwrap_or("nobody"));
     let text = if stale {
         let renewed = match age {
-            Some(age) => format!("last renewed {} ago", clock::human(age)),
-            None => "does not say when it renewed".to_owned(),
+            Some(age) => format!(
+                "last renewed {} ago — by this machine's clock that looks stale, but a clock that disagrees looks the same",
+                clock::human(age)
+            ),
+            None => "does not say when it renewed, so nothing here tells whether it lives".to_owned(),
         };
         format!(
-            "this cluster{working} is claimed by {holder}, which {renewed} — by this machine's clock that looks stale, \
-             but a clock that disagrees looks the same. If that process is genuinely gone, take the claim with `{}`, \
-             which checks properly before it steals",
+            "this cluster{working} is claimed by {holder}, which {renewed}. If that process is genuinely gone, take the \
+             claim with `{}`, which checks properly before it steals",
             place.reclaim_command(),
         )
     } else {
+        let renewed = match seen.ahead(wall) {
+            Some(ahead) => format!("whose renewal lies {} ahead of this machine's clock", clock::human(ahead)),
+            None => format!("which renewed {} ago", clock::human(age.unwrap_or_default())),
+        };
         format!(
-            "this cluster{working} is being worked on by {holder}, which renewed {} ago; wait for it to finish rather \
-             than running a second apply against the same cluster",
-            clock::human(age.unwrap_or_default()),
+            "this cluster{working} is being worked on by {holder}, {renewed}; wait for it to finish rather than running \
+             a second apply against the same cluster",
         )
     };
     Busy { text, stale, age }

@@ -6,7 +6,7 @@
 //! # Promise
 //! While one run's [`Fence`] stands, no other run has one, however wrong the two machines' clocks are, whatever is
 //! delayed, lost or sent twice on the way, as long as the machines' clocks *tick* at about the same rate. Nobody's lock
-//! is overwritten or deleted: every write names the object and the version that it is about.
+//! is overwritten or deleted: a claim creates the one name, and every later write says which object and version it is about.
 //!
 //! # Not promised
 //! A request that is already under way when the fence falls may still land: the API server checks the Lease, not what a

@@ -36,8 +36,6 @@ pub const STOP_SIGNAL: &str = "stop-signal";
 pub const STOP_DEADLINE: &str = "stop-deadline";
 /// Last will: programs of the run that are still running, in words.
 pub const CHILDREN: &str = "children";
-/// Last will: the latest moment at which a program of the run may still end if all of us were killed, RFC 3339.
-pub const LATEST_END: &str = "latest-end";
 
 /// The longest value of a note, in bytes. The API server limits all annotations of an object together to 256 KiB.
 const LONGEST_VALUE: usize = 2_000;

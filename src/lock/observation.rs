@@ -33,10 +33,9 @@ impl Observation {
         self.record.holder()
     }
 
-    /// When it was last renewed, by the holder's clock. A Lease that does not say so was renewed when it was claimed,
-    /// at the latest when it was made.
+    /// When it was last renewed, by the holder's clock: a claim is the first renewal. None when the Lease does not say.
     pub fn last_renewal(&self) -> Option<Timestamp> {
-        self.record.renewed_at().or_else(|| self.record.acquired_at()).or_else(|| self.record.created_at())
+        self.record.renewed_at().or_else(|| self.record.acquired_at())
     }
 
     /// How long ago that looks on this machine's clock. None when the Lease says nothing; zero when it lies ahead.
@@ -99,18 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_renewal_the_claim_counts_and_without_a_claim_the_creation() {
+    fn without_a_renewal_the_claim_counts_and_without_a_claim_nothing() {
         let now = wall("2026-11-30T00:05:00Z");
         let claimed = seen(&json!({ "acquireTime": "2026-11-30T00:04:00.000000Z" }));
         assert_eq!(claimed.age(now), Some(Duration::from_secs(60)));
-        assert_eq!(seen(&json!({})).age(now), Some(Duration::from_secs(300)));
-    }
-
-    #[test]
-    fn a_lease_that_says_nothing_at_all_looks_stale() {
-        let raw = json!({ "metadata": { "uid": "u", "resourceVersion": "1" } });
-        let lease = Observation::new(Record::from_json(raw).expect("whole"));
-        assert_eq!(lease.age(wall("2026-11-30T00:00:00Z")), None);
-        assert!(lease.looks_stale(wall("2026-11-30T00:00:00Z")));
+        let silent = seen(&json!({}));
+        assert_eq!(silent.age(now), None);
+        assert!(silent.looks_stale(now), "that it was made just now says nothing of a renewal");
     }
 }

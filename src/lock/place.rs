@@ -1,7 +1,7 @@
 //! Where a lock is kept, as a person names it: what they are told to look at, and what they are told to type.
 //!
-//! Nobody decides anything by it. What a message says of a lock has to be right for every place that it can be kept in,
-//! and this is the one file that knows the difference.
+//! Nobody decides anything by it: it chooses words. What a message says of a lock has to be right for every place that it
+//! can be kept in.
 
 use std::path::{Path, PathBuf};
 

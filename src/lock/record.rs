@@ -152,11 +152,6 @@ impl Record {
         self.time("/spec/renewTime")
     }
 
-    /// When it was made, by the API server's clock.
-    pub fn created_at(&self) -> Option<Timestamp> {
-        self.time("/metadata/creationTimestamp")
-    }
-
     /// How long it counts after a renewal: what it says, else 60 s, and at most ten minutes.
     pub fn validity(&self) -> Duration {
         self.written_validity().unwrap_or(DEFAULT_VALIDITY).min(LONGEST_VALIDITY)

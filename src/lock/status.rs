@@ -121,8 +121,6 @@ pub struct LastWill {
     pub stop_deadline: Option<String>,
     /// Programs that were still running.
     pub children: Option<String>,
-    /// The latest end of any of them if the whole run was killed.
-    pub latest_end: Option<String>,
 }
 
 /// What is known about the lock. `None`: there is no Lease.
@@ -193,7 +191,6 @@ fn last_will(record: &Record) -> LastWill {
         stop_signal: note(notes::STOP_SIGNAL),
         stop_deadline: note(notes::STOP_DEADLINE),
         children: note(notes::CHILDREN),
-        latest_end: note(notes::LATEST_END),
     }
 }
 
@@ -225,11 +222,20 @@ impl Status {
                     self.where_to_look()
                 )
             }
-            (State::Held, Some(Looks::Live) | None) => "wait for it to finish".to_owned(),
-            (State::Held, Some(Looks::Stale)) => {
-                format!("{}; only if it is gone: `{}`", self.where_to_look(), place.reclaim_command())
-            }
+            (State::Held, Some(Looks::Live) | None) => match &self.last_will.stop_deadline {
+                // It may have ended by force a moment ago and left the lock: it looks live until its validity is over.
+                Some(until) => format!(
+                    "it was asked to stop: wait until {until}; if it holds the lock then, {}",
+                    self.how_to_reclaim(place)
+                ),
+                None => "wait for it to finish".to_owned(),
+            },
+            (State::Held, Some(Looks::Stale)) => self.how_to_reclaim(place),
         }
+    }
+
+    fn how_to_reclaim(&self, place: &Place) -> String {
+        format!("{}; only if it is gone: `{}`", self.where_to_look(), place.reclaim_command())
     }
 
     /// Where one finds out whether the holder lives.
@@ -317,6 +323,9 @@ impl Status {
                 clock::human(Duration::from_millis(ahead)),
             ),
             (Looks::Live, None) => format!("live: renewed within its {seconds} s by this machine's clock. {evidence}"),
+            (Looks::Stale, _) if self.renewed_at.is_none() => {
+                "it does not say when it was renewed: nothing here tells whether it lives".to_owned()
+            }
             (Looks::Stale, _) => {
                 format!("stale: not renewed within its {seconds} s by this machine's clock. {evidence}")
             }
@@ -339,7 +348,6 @@ impl Status {
         }
         said.extend(will.stop_deadline.as_ref().map(|at| format!("it may take until {at}")));
         said.extend(will.children.as_ref().map(|children| format!("still running: {children}")));
-        said.extend(will.latest_end.as_ref().map(|at| format!("what is left ends at {at} at the latest")));
         (!said.is_empty()).then(|| said.join("; "))
     }
 }

@@ -51,7 +51,7 @@ impl Numbers {
         lost_after: Duration::from_secs(60),
         release_budget: Duration::from_secs(30),
         look_again_after: Duration::from_secs(10),
-        poll_clock_every: Duration::from_secs(1),
+        poll_clock_every: Duration::from_millis(500),
         prepare_timeout: Duration::from_secs(30),
     };
 

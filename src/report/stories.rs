@@ -392,7 +392,7 @@ pub(crate) fn blocked(holder: Holder) -> Vec<Seen> {
     story.say(LockBlocked {
         holder: OTHER.into(),
         instance: Some("prod".into()),
-        age_ms: if stale { 372_000 } else { 4_000 },
+        age_ms: Some(if stale { 372_000 } else { 4_000 }),
         stale,
         text: text.clone(),
         job_url: Some("https://ci.example.com/job/7".into()),

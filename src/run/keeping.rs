@@ -162,10 +162,7 @@ impl Origin {
     /// For looking at the lock.
     pub(crate) fn store(&self) -> Store {
         match self {
-            Origin::Cluster(cluster) => {
-                let anew = make_anew(cluster.connection());
-                Store::Kubernetes(LeaseApi::over(cluster.client(), anew, Timing::STANDARD))
-            }
+            Origin::Cluster(cluster) => lease_store(cluster),
             Origin::Folder(folder) => Store::Direct(folder.clone()),
         }
     }
@@ -187,6 +184,12 @@ pub(crate) fn start(lock: Origin, request: Request, clock: Arc<dyn Clock>) -> (K
     let mut keeper = Keeper::start(move || lock.store_apart(), request, Timing::STANDARD, clock);
     let changes = Changes { order: Order::ClaimFirst, kept_back: VecDeque::new(), more: keeper.changes() };
     (keeper, changes)
+}
+
+/// The Lease of this cluster, over the client that everything else uses, and with credentials that are had anew where
+/// the kubeconfig says how.
+pub(crate) fn lease_store(cluster: &Cluster) -> Store {
+    Store::Kubernetes(LeaseApi::over(cluster.client(), make_anew(cluster.connection()), Timing::STANDARD))
 }
 
 /// How a client with other credentials is had, when the API server does not know the first ones any more.

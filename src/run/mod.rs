@@ -47,3 +47,4 @@ pub use translate::{millis, opening};
 pub use verdict::Verdict;
 
 pub use crate::step::look_first;
+pub(crate) use keeping::lease_store;

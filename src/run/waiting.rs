@@ -276,7 +276,7 @@ pub(crate) fn blocked(seen: &Observation, busy: message::Busy, manner: BusyManne
     Event::LockBlocked(event::LockBlocked {
         holder: seen.holder().unwrap_or_default().to_owned(),
         instance: seen.record().instance().map(str::to_owned),
-        age_ms: busy.age.map_or(0, millis),
+        age_ms: busy.age.map(millis),
         stale: busy.stale,
         text,
         job_url: seen.record().note(notes::JOB_URL).map(str::to_owned),

@@ -82,6 +82,7 @@ impl ControlPlane {
         let folder = Folder::new()?;
         let at = folder.path();
         keys::write_pair(at)?;
+        keys::write_client_authority(at)?;
         fs::write(at.join("audit-policy.yaml"), AUDIT_POLICY)?;
         fs::write(at.join("stages.yaml"), kwok::STAGES)?;
         tools.link_into(&at.join("bin"))?;
@@ -186,6 +187,7 @@ fn server_arguments(folder: &Path, store: u16, port: u16) -> Vec<String> {
         "--service-cluster-ip-range=198.51.100.0/24".into(),
         "--authorization-mode=RBAC".into(),
         file("token-auth-file", "tokens.csv"),
+        file("client-ca-file", "clients.crt"),
         "--allow-privileged=true".into(),
         file("audit-policy-file", "audit-policy.yaml"),
         file("audit-log-path", "audit.jsonl"),

@@ -1,4 +1,5 @@
-//! The key pair with which the API server signs the tokens of service accounts.
+//! Keys of the control plane: the pair with which the API server signs the tokens of service accounts, and the authority
+//! whose client certificates it believes.
 
 use std::fs;
 use std::io;
@@ -6,6 +7,7 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 
@@ -26,6 +28,22 @@ pub(crate) fn write_pair(folder: &Path) -> io::Result<()> {
     let public = [&P256_POINT, pair.public_key().as_ref()].concat();
     fs::write(folder.join("sa.key"), pem("PRIVATE KEY", private.as_ref()))?;
     fs::write(folder.join("sa.pub"), pem("PUBLIC KEY", &public))
+}
+
+/// Writes a new authority as `clients.crt` and `clients.key`: whoever has a certificate of it is who the certificate says.
+pub(crate) fn write_client_authority(folder: &Path) -> io::Result<()> {
+    let broken = |error| io::Error::other(format!("no authority could be made: {error}"));
+    let key = rcgen::KeyPair::generate().map_err(broken)?;
+    fs::write(folder.join("clients.crt"), client_authority().self_signed(&key).map_err(broken)?.pem())?;
+    fs::write(folder.join("clients.key"), key.serialize_pem())
+}
+
+/// What that authority says of itself. With `clients.key` it can issue certificates.
+pub(crate) fn client_authority() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "clients");
+    params
 }
 
 fn pem(label: &str, bytes: &[u8]) -> String {

@@ -128,8 +128,10 @@ pub struct LockBlocked {
     /// The instance that the holder works on, if it said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// How long ago it was renewed, by this machine's clock against the holder's, in milliseconds.
-    pub age_ms: u64,
+    /// How long ago it was renewed, by this machine's clock against the holder's, in milliseconds; missing when the Lease
+    /// does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_ms: Option<u64>,
     /// By this machine's clock it looks stale.
     pub stale: bool,
     /// The whole message, with what to do.

@@ -6,7 +6,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `dcctl.lease.json` | the Lease; not there when nobody has claimed it. It only ever comes by `link`, changes by `rename` and goes by `unlink`, so a reader sees a whole one or none |
+//! | `dcctl.lease.json` | the Lease; not there when nobody has claimed it. It only ever comes by `link`, changes by `rename` and goes by a `rename` out of the way, so a reader sees a whole one or none |
 //! | `dcctl.lease.tmp` | the next one while it is being written; one that is found was left by a process that was killed |
 //! | `dcctl.flock` | what `flock` is about; never renamed nor removed |
 //!

@@ -40,6 +40,17 @@ fn a_renewing_holder_gets_the_first_form() {
 }
 
 #[test]
+fn a_renewal_ahead_of_our_clock_is_not_said_to_be_ago() {
+    let busy = busy(&seen("2026-11-30T01:10:00.000000Z", None), &place("c"), wall());
+    assert_eq!(
+        busy.text,
+        "this cluster is being worked on by alice@build-01/48213/9f3c1a20b7e4d5c6, whose renewal lies 1h0m ahead of this \
+         machine's clock; wait for it to finish rather than running a second apply against the same cluster"
+    );
+    assert_eq!((busy.stale, busy.code()), (false, Code::LockHeld));
+}
+
+#[test]
 fn a_silent_holder_gets_the_second_form() {
     let busy = busy(&seen("2026-11-30T00:03:48.000000Z", Some("prod")), &place("prod-cluster"), wall());
     assert_eq!(

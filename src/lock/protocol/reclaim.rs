@@ -74,6 +74,11 @@ pub enum Progress {
         /// How much of the window is left.
         left: Duration,
     },
+    /// The last look at the Lease had no answer; it is looked at again.
+    Unseen {
+        /// How much of the window is left.
+        left: Duration,
+    },
     /// The window is over. From here on the lock may be ours, and it is given back whatever happens.
     Taking,
     /// The take got no answer; what came of it is looked up.
@@ -285,7 +290,11 @@ impl Reclaim {
     fn tick(&mut self, now: Now) {
         if let State::Watching(watch) = &self.state {
             let left = watch.until.since(now.boot);
-            self.tell(Progress::Unchanged { left });
+            let progress = match watch.failures.failures() {
+                0 => Progress::Unchanged { left },
+                _ => Progress::Unseen { left },
+            };
+            self.tell(progress);
         }
         if self.asking || self.wake.take_if(|at| *at <= now.boot).is_none() {
             return;

@@ -6,6 +6,7 @@
 
 use crate::clock::Instant;
 use crate::failure::{Code, Failure};
+use crate::lock::message::plain;
 use crate::lock::protocol::renewal::Lost;
 use crate::lock::protocol::{Answer, Ask, Backoff, Book, Now};
 use crate::lock::record::{NAME, NAMESPACE, Record};
@@ -364,7 +365,7 @@ fn delete(record: &Record) -> Ask {
 
 /// A Lease that was asked to go, and stays.
 fn kept(record: &Record) -> Failure {
-    let finalizers = record.finalizers().join(", ");
+    let finalizers = plain(&record.finalizers().join(", "));
     let message = format!("the Lease {NAME} in {NAMESPACE} is being deleted, but finalizers keep it: {finalizers}");
     Failure::new(Code::StoppedForced, message)
         .hint("Whoever put the finalizers there has to take them off; nobody can claim the lock until then.")

@@ -1,5 +1,7 @@
 //! What the person who reclaims is told: the sentences of the documents, and those that the documents leave open.
 
+use std::time::Duration;
+
 use crate::clock;
 use crate::failure::{Code, Failure};
 use crate::lock::message::plain;
@@ -27,10 +29,13 @@ pub fn progress(progress: &Progress, place: &Place) -> Shown {
     match progress {
         Progress::Checking(window) => Shown::Line(checking(*window)),
         Progress::Unchanged { left } => {
-            let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
-            let left = clock::human(std::time::Duration::from_secs(seconds));
-            Shown::Fleeting(format!("  no renewal so far; {left} to go (Ctrl+C leaves the lock alone)"))
+            Shown::Fleeting(format!("  no renewal so far; {} to go (Ctrl+C leaves the lock alone)", to_go(*left)))
         }
+        Progress::Unseen { left } => Shown::Fleeting(format!(
+            "  {} does not answer now; {} to go (Ctrl+C leaves the lock alone)",
+            place.answerer(),
+            to_go(*left)
+        )),
         Progress::Taking => Shown::Line("no renewal in all that time; taking the lock and giving it back".to_owned()),
         Progress::Unanswered => {
             Shown::Line(format!("{} did not answer to that; looking what came of it", place.answerer()))
@@ -39,6 +44,11 @@ pub fn progress(progress: &Progress, place: &Place) -> Shown {
             Shown::Line("too late to stop: the lock may be yours by now, so it is given back first".to_owned())
         }
     }
+}
+
+/// Whole seconds, rounded up: nothing is to go only when nothing is.
+fn to_go(left: Duration) -> String {
+    clock::human(Duration::from_secs(left.as_secs() + u64::from(left.subsec_nanos() > 0)))
 }
 
 fn checking(window: Window) -> String {

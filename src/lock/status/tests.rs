@@ -95,6 +95,23 @@ fn a_stale_holder_is_shown_with_where_to_look_and_its_last_will() {
 }
 
 #[test]
+fn a_holder_that_was_asked_to_stop_is_waited_for_no_longer_than_its_stop_may_take() {
+    let stopping = seen(|raw| {
+        let notes = raw["metadata"]["annotations"].as_object_mut().expect("an object");
+        for (key, value) in [("stop-requested", "2026-11-30T00:09:50Z"), ("stop-deadline", "2026-11-30T00:29:50Z")] {
+            notes.insert(format!("dcctl.devicechain.io/{key}"), json!(value));
+        }
+    });
+    let next = status(Some(&stopping), &place("prod-cluster"), wall()).next;
+    assert_eq!(
+        next,
+        "it was asked to stop: wait until 2026-11-30T00:29:50Z; if it holds the lock then, look at the job \
+         https://ci.example.com/7, look for the pod ci/runner-1, look for process 48213 on build-01; only if it is \
+         gone: `dcctl instances reclaim --kube-context prod-cluster`"
+    );
+}
+
+#[test]
 fn a_holder_of_another_form_is_shown_as_it_is() {
     let other = seen(|raw| raw["spec"]["holderIdentity"] = json!("some-controller_\u{1b}[2J1234"));
     let status = status(Some(&other), &place("c"), wall());

@@ -495,8 +495,8 @@ fn heading(started: &RunStarted) -> Vec<Row> {
 
 fn held(blocked: &LockBlocked) -> Row {
     let on = blocked.instance.as_ref().map(|instance| format!(", at work on {instance}")).unwrap_or_default();
-    let age = human(Duration::from_millis(blocked.age_ms));
-    let by = format!("held by {}{on}, renewed {age} ago", blocked.holder);
+    let age = blocked.age_ms.map(|age| format!(", renewed {} ago", human(Duration::from_millis(age))));
+    let by = format!("held by {}{on}{}", blocked.holder, age.unwrap_or_default());
     match blocked.manner {
         BusyManner::Refuses => marked(Style::Bad, "✗", &by),
         BusyManner::Continues => marked(Style::Caution, "!", &blocked.text),

@@ -16,7 +16,7 @@ fn a_run_that_waits_for_the_lock_is_not_said_to_be_at_work() {
     story.say(LockBlocked {
         holder: HOLDER.into(),
         instance: None,
-        age_ms: 4_000,
+        age_ms: Some(4_000),
         stale: false,
         text: "held".into(),
         job_url: None,

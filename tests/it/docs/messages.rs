@@ -100,7 +100,7 @@ fn quoted() -> Vec<String> {
 /// What is quoted with its lines.
 fn blocks() -> Vec<String> {
     let shown = evidence::evidence(&seen(372), None, &place(), now());
-    let status = message::status(Some(&seen(372)), &place(), now()).text(&place());
+    let status = dcctl::lock::status::status(Some(&seen(372)), &place(), now()).text(&place());
     vec![format!("{shown}\n{}", evidence::QUESTION.trim_end()), status]
 }
 

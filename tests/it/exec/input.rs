@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
+use crate::bed::terminal::Seat;
 use crate::exec::Rig;
 
 #[test]
@@ -31,9 +32,21 @@ fn the_command_reads_byte_for_byte_what_the_front_reads() {
 }
 
 #[test]
+fn a_command_has_no_terminal_even_when_a_person_types_its_input() {
+    let rig = Rig::new();
+    let script = "for fd in 0 1 2; do test -t $fd && echo $fd >> @/terminals; done; true 2> @/refused < /dev/tty && \
+                  echo tty >> @/terminals; read -r typed; echo \"$typed\" > @/typed";
+    let seat = Seat::take(rig.sh(&["--stdin"], script));
+    seat.type_line("hello");
+    seat.expect_code(0);
+    assert_eq!(rig.read("typed").as_deref(), Some(&b"hello\n"[..]));
+    assert_eq!(rig.read("terminals").map(|said| String::from_utf8_lossy(&said).into_owned()), None);
+}
+
+#[test]
 fn the_end_of_our_input_is_the_end_of_the_command_s() {
     let rig = Rig::new();
-    let script = "test -t 0 && exit 9; read -r first; echo \"$first\" > @/first; cat > @/rest; exit 0";
+    let script = "read -r first; echo \"$first\" > @/first; cat > @/rest; exit 0";
     let mut run = rig.sh(&["--stdin", "--output", "jsonl"], script);
     let (reader, mut writer) = std::io::pipe().expect("there are descriptors left");
     run.command().stdin(reader);

@@ -129,6 +129,11 @@ fn force_ends_the_command_and_leaves_the_lock() {
     assert_eq!(verdict["lock"], "left");
     let holder = rig.lease().expect("it was left")["spec"]["holderIdentity"].clone();
     assert_eq!(verdict["holder"], holder);
+    // For a minute it looks live. Whoever asks is told that it was stopped, and what to do when it is not back by then.
+    let status = rig.bed.dcctl(["lock", "status", "--kube-context", "bed", "--output", "json"]).run().expect_code(0);
+    let status: Value = serde_json::from_str(&status.stdout).expect("JSON");
+    let next = status["next"].as_str().expect("a sentence");
+    assert!(next.starts_with("it was asked to stop: wait until ") && next.contains("instances reclaim"), "{next}");
 }
 
 #[test]

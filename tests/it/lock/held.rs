@@ -63,14 +63,30 @@ fn assert_status_shows_it(rig: &Rig, holder: &str) {
     let begins = "the lock of this cluster (Lease dcctl in dc-k8s-system) is held\n";
     assert!(human.starts_with(begins), "{human}");
     let (who, pid, _) = holder_parts(holder);
-    let user = who.split('@').next().unwrap_or_default().to_owned();
-    let (pid, by) = (pid.to_string(), format!("  held by:    {holder}"));
-    for part in [&by, &user, &pid, "  instance:   one", "  command:    bootstrap", "  step:       Apply infrastructure"]
-    {
-        assert!(human.contains(part), "{part} is not in\n{human}");
+    let (user, host) = who.split_once('@').expect("user@host");
+    for line in [
+        &format!("  held by:    {holder}"),
+        &format!("  user:       {user}"),
+        &format!("  host:       {host}"),
+        &format!("  pid:        {pid}"),
+        "  instance:   one",
+        "  command:    bootstrap",
+        "  step:       Apply infrastructure",
+    ] {
+        assert!(human.lines().any(|said| said == line), "{line} is not in\n{human}");
     }
-    assert!(human.contains("  looks:      live: "), "{human}");
-    let json: Value = serde_json::from_str(&rig.lock_status("json").run().expect_code(0).stdout).expect("one object");
+    for begin in [
+        "  started:    2",
+        "  claimed:    2",
+        "  renewed:    2",
+        "  looks:      live: ",
+        "  last will:  still running: tofu apply (process ",
+    ] {
+        assert!(human.lines().any(|said| said.starts_with(begin)), "{begin} is not in\n{human}");
+    }
+    let said = rig.lock_status("json").run().expect_code(0).stdout;
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let json: Value = serde_json::from_str(&said).expect("one object");
     assert_eq!((&json["state"], &json["looks"]), (&json!("held"), &json!("live")));
     assert_eq!(json["holder"]["identity"], holder);
     assert_eq!(json["work"]["instance"], "one");

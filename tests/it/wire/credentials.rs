@@ -94,15 +94,41 @@ fn a_run_that_waits_has_its_token_anew_and_claims_when_the_lock_is_free() {
     let run = lane.wait("true").with_kubeconfig(&with_user(&lane, Source::Plugin)).start();
     run.journal().wait_for("lock.blocked", |_| true);
     end(&lane, "first", "second");
-    let api = Api::new(bed.described().port, &bed.described().certificates, &first).expect("good files");
-    let unknown = || api.send("GET", "/api", None).ok().filter(|answer| answer.status == 401).map(drop);
-    wait::fact("the API server to forget that the first token was good", unknown);
+    wait_until_unknown(&bed, &first);
     lane.proxy.cut();
     let refused = |seen: &crate::bed::proxy::Seen| seen.status == Some(401);
     wait::fact("the first token to be refused", || lane.proxy.seen().iter().any(refused).then_some(()));
     bed.api().delete(&lane.lock()).expect("the bed may do everything");
     run.finish().expect_code(0);
     assert_eq!(lane.lease(), None);
+}
+
+#[test]
+fn a_person_who_reclaims_has_the_token_anew_when_it_ends_in_the_window() {
+    let bed = Bed::take();
+    account(&bed);
+    let lane = Lane::new(&bed, Namespace::There);
+    lane.write(ALICE);
+    let first = token(&bed, "first");
+    lane.put("token", &first);
+    let seat = lane.reclaim_with(&with_user(&lane, Source::Plugin));
+    seat.wait_for("Type the holder identity above");
+    seat.type_line(ALICE);
+    seat.wait_for("no renewal so far; ");
+    end(&lane, "first", "second");
+    wait_until_unknown(&bed, &first);
+    lane.suspend(66);
+    let screen = seat.expect_code(0);
+    assert!(lane.proxy.seen().iter().any(|seen| seen.status == Some(401)), "{screen}");
+    assert!(screen.ends_with("the cluster lock is now free\n"), "{screen}");
+    assert_eq!(lane.lease(), None);
+}
+
+/// The API server may remember for some seconds that a token was good.
+fn wait_until_unknown(bed: &Bed, token: &str) {
+    let api = Api::new(bed.described().port, &bed.described().certificates, token).expect("good files");
+    let unknown = || api.send("GET", "/api", None).ok().filter(|answer| answer.status == 401).map(drop);
+    wait::fact("the API server to forget that a token was good", unknown);
 }
 
 /// The token is another one now, and the API server does not know the first any more. It may remember it for some seconds.

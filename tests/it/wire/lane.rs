@@ -1,7 +1,7 @@
 //! One run with a lock of its own on a cluster that many share.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -173,7 +173,12 @@ impl<'a> Lane<'a> {
 
     /// A person who sits down to reclaim the lock.
     pub(super) fn reclaim(&self) -> Seat {
-        Seat::take(self.dcctl(&["instances", "reclaim"]).env("TERM", "xterm"))
+        self.reclaim_with(&self.proxy.kubeconfig("admin"))
+    }
+
+    /// The same with this kubeconfig.
+    pub(super) fn reclaim_with(&self, kubeconfig: &Path) -> Seat {
+        Seat::take(self.dcctl(&["instances", "reclaim"]).with_kubeconfig(kubeconfig).env("TERM", "xterm"))
     }
 
     /// The machine was suspended for this long, in all, as far as this run can tell.

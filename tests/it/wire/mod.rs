@@ -5,6 +5,7 @@
 //! real time limits of the program.
 
 mod asleep;
+mod certificate;
 mod credentials;
 mod ends;
 mod expected;

@@ -65,7 +65,7 @@ fn reclaim(script: &str) -> String {
             let word = match effect {
                 Effect::Ask(ask) => word(asked.insert(ask)),
                 Effect::Show(_) => "show".to_owned(),
-                Effect::Tell(Progress::Unchanged { .. }) => continue,
+                Effect::Tell(Progress::Unchanged { .. } | Progress::Unseen { .. }) => continue,
                 Effect::Tell(Progress::Checking(window)) => format!("check({})", window.length().as_secs()),
                 Effect::Tell(progress) => format!("{progress:?}").to_lowercase(),
                 Effect::Ended(ended) => {

@@ -61,14 +61,6 @@ fn holder_instance_and_age_come_first_and_everything_that_can_be_checked_below()
 }
 
 #[test]
-fn a_limit_for_its_tools_is_shown_where_the_last_will_sets_one() {
-    let rig = Rig::new();
-    left_with(&rig, &[("latest-end", "2999-01-01T00:00:00Z")]);
-    let screen = shown(&rig, "admin");
-    assert!(screen.contains("  tools:     one may still be finishing until 2999-01-01T00:00:00.000000Z, "), "{screen}");
-}
-
-#[test]
 fn the_holder_s_pod_is_looked_for_and_what_cannot_be_told_is_said() {
     let rig = Rig::new();
     let pod = json!({ "metadata": { "name": "runner-0" },

@@ -52,6 +52,19 @@ fn from_the_take_on_ctrl_c_waits_until_the_lock_is_given_back() {
 }
 
 #[test]
+fn that_nothing_is_seen_of_the_lock_is_not_called_no_renewal() {
+    let (rig, _) = left_by_alice();
+    let proxy = Proxy::start(&rig.bed);
+    let seat = checking_behind(&rig, &proxy);
+    proxy.add(Rule::on("GET", "/leases/dcctl").request(Fault::Reset));
+    seat.wait_for("the API server does not answer now; ");
+    proxy.clear();
+    rig.suspend(66);
+    assert!(seat.expect_code(0).ends_with(&format!("{FREE}\n")));
+    assert_eq!(rig.lease(), None);
+}
+
+#[test]
 fn a_renewal_between_the_last_look_and_the_take_is_never_overwritten() {
     let (rig, _) = left_by_alice();
     let proxy = Proxy::start(&rig.bed);
