@@ -13,7 +13,7 @@ use crate::bed::dcctl::Finished;
 use crate::bed::wait;
 use crate::lock::rig::soak;
 use crate::stopping::CREATION;
-use crate::stopping::cast::{Cast, pid, signal_each, tofu};
+use crate::stopping::cast::{Cast, is_gone, pid, signal_each, tofu};
 use crate::stopping::rig::Rig;
 
 /// Between two of its signals a system waits so long.
@@ -160,4 +160,49 @@ fn a_person_who_interrupts_opentofu_itself_is_told_that_it_was_not_dcctl() {
     assert_eq!((&verdict["lock"], rig.lease()), (&"released".into(), None), "{verdict}");
     assert_eq!(count(&finished.events(), "process.interrupted"), 0);
     rig.assert_converges();
+}
+
+#[test]
+fn what_github_sends_in_its_own_time_is_one_interrupt_however_long_the_creation_takes() {
+    let rig = Rig::new(20.0);
+    let run = rig.own().env("CI", "true").env("GITHUB_ACTIONS", "true").start();
+    let journal = run.journal();
+    let front = pid(run.pid());
+    rig.wait_until_in_flight(&run);
+    run.signal(Signal::INT);
+    for (after, next) in [(7_500, Signal::TERM), (2_500, Signal::KILL)] {
+        let ended = wait::until(Duration::from_millis(after), "the front to end", || is_gone(front).then_some(()));
+        assert!(ended.is_err(), "it ended before the creation did");
+        run.signal(next);
+    }
+    let progress = journal.wait_for("step.progressed", |_| true);
+    assert_eq!(progress["data"]["in_flight"][0]["what"], "creating bed_thing.slow", "{progress}");
+    let verdict = journal.wait_for("run.finished", |_| true);
+    assert_eq!(verdict["data"]["exit_code"], 10, "{verdict}");
+    rig.assert_clean_stop(&journal.events());
+    rig.assert_junit_tells_of_a_stop();
+    rig.assert_converges();
+}
+
+#[test]
+fn a_supervisor_that_stands_still_for_half_a_minute_loses_nothing_and_goes_on() {
+    let rig = Rig::new(CREATION);
+    let run = rig.start();
+    rig.wait_until_in_flight(&run);
+    let supervisor = run.supervisor();
+    rustix::process::kill_process(supervisor, Signal::STOP).expect("it is the test's own");
+    let front = pid(run.pid());
+    let ended = wait::until(Duration::from_secs(30), "the front to end", || is_gone(front).then_some(()));
+    assert!(ended.is_err(), "the front did not wait for it");
+    assert!(rig.lease().is_some(), "the lock went");
+    // OpenTofu goes on alone: nobody interrupts it.
+    assert_eq!(rig.created("after"), 1);
+    rustix::process::kill_process(supervisor, Signal::CONT).expect("it is the test's own");
+    let finished = run.finish().expect_code(0);
+    let events = finished.events();
+    assert_eq!((count(&events, "process.interrupted"), count(&events, "stop.requested")), (0, 0));
+    assert_eq!((finished.verdict()["data"]["lock"].clone(), rig.lease()), ("released".into(), None));
+    for part in ["the supervisor of this run has not answered for", "the supervisor answers again"] {
+        assert!(finished.stderr.contains(part), "nobody says {part:?}: {}", finished.stderr);
+    }
 }
