@@ -72,6 +72,9 @@ fn of_process(program: String, update: process::Update) -> Event {
         process::Update::LeftBehind { pid, name, age } => {
             Event::ProcessLeftBehind(event::ProcessLeftBehind { program, pid, name, age_ms: millis(age) })
         }
+        process::Update::Unread { stream, why } => {
+            Event::NoteMade(event::NoteMade { text: not_read(&program, stream, why) })
+        }
         process::Update::Finished { exit, took } => {
             let (exit_code, signal) = match exit {
                 process::Exit::Code(code) => (Some(code), None),
@@ -80,6 +83,22 @@ fn of_process(program: String, update: process::Update) -> Event {
             };
             let duration_ms = millis(took);
             Event::ProcessFinished(event::ProcessFinished { program, pid: None, exit_code, signal, duration_ms })
+        }
+    }
+}
+
+fn not_read(program: &str, stream: process::Stream, why: process::Unread) -> String {
+    let output = match stream {
+        process::Stream::Stdout => "standard output",
+        process::Stream::Stderr => "standard error",
+    };
+    match why {
+        process::Unread::Emptied => format!(
+            "the {output} of {program} was emptied by something that opened it for writing anew, as `> /dev/stdout` and \
+             `> /dev/stderr` do: what was printed before may be missing (`>&1`, `>&2` and `>>` lose nothing)"
+        ),
+        process::Unread::GivenUp(bytes) => {
+            format!("{bytes} bytes of the {output} of {program} were not read: the stop could not wait for them")
         }
     }
 }

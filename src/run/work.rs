@@ -511,6 +511,7 @@ impl Work {
             | process::Update::Interrupted { .. }
             | process::Update::InterruptReported { .. }
             | process::Update::Killed { .. }
+            | process::Update::Unread { .. }
             | process::Update::LeftBehind { .. } => false,
         };
         if moved {
