@@ -135,6 +135,8 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
         secrets,
         #[cfg(feature = "test-tools")]
         break_at: environment.text("DCCTL_TEST_BREAK").map(str::to_owned),
+        #[cfg(feature = "test-tools")]
+        witness: environment.path("DCCTL_TEST_WITNESS"),
     })
 }
 

@@ -110,6 +110,8 @@ impl attempt::Asked for Asked {
             secrets: lock.kubeconfig.iter().flat_map(Kubeconfig::secrets).collect(),
             #[cfg(feature = "test-tools")]
             break_at: environment.text("DCCTL_TEST_BREAK").map(str::to_owned),
+            #[cfg(feature = "test-tools")]
+            witness: environment.path("DCCTL_TEST_WITNESS"),
         })
     }
 }

@@ -110,6 +110,9 @@ pub struct Spec {
     /// Where a test asks the program to break, see [`crate::run::drill`].
     #[cfg(feature = "test-tools")]
     pub break_at: Option<String>,
+    /// Where a test wants to be told when the run may write, see [`crate::run::drill`].
+    #[cfg(feature = "test-tools")]
+    pub witness: Option<PathBuf>,
 }
 
 /// What a run is for: what it works with beside the cluster and its lock.
