@@ -29,8 +29,8 @@ check: ## all that CI asks: format, lints, docs, licences, scripts, then the tes
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items
 	@$(MAKE) test
 
-docs: ## write the pages of docs/reference that are generated from the code
-	DCCTL_BLESS=1 cargo test --test it docs::
+docs: bed ## write the pages of docs/reference that are made from the code and from what was seen
+	DCCTL_BLESS=1 cargo test --test it -- docs:: cancel::matrix
 
 bench: bed ## measure what the design gives a budget for, beside a reference run
 	cargo build --release

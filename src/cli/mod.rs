@@ -12,7 +12,7 @@ pub use instances::{InstancesCommand, InstancesListArgs, ReclaimArgs, ReleaseArg
 pub use options::{
     ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, DestroyArgs, ExecArgs, ExplainArgs, InstallArgs,
     LockCommand, LockStatusArgs, OnBusy, OnChartFailure, Output, RbacArgs, ReportOptions, ServiceAccount, StatusOutput,
-    Substrate, SubstrateOptions, TargetOptions, UpgradeArgs, Wait,
+    StopBudget, StopOptions, Substrate, SubstrateOptions, TargetOptions, UpgradeArgs, Wait,
 };
 pub use runs::{
     DetachOptions, RunsAttachArgs, RunsCommand, RunsListArgs, RunsPruneArgs, RunsShowArgs, RunsStopArgs, RunsWaitArgs,

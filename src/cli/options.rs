@@ -164,9 +164,9 @@ pub struct ExecArgs {
     #[allow(missing_docs, reason = "the group documents itself")]
     pub busy: BusyOptions,
 
-    /// How long a graceful stop may take, counted from the first request
-    #[arg(long, env = "DCCTL_STOP_AFTER", value_name = "DURATION", default_value = "20m", value_parser = duration)]
-    pub stop_after: Duration,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub stop: StopOptions,
 
     /// Keep the raw output of the command in the run directory
     #[arg(long, env = "DCCTL_KEEP_OUTPUT")]
@@ -256,9 +256,9 @@ pub struct ApplyOptions {
     #[allow(missing_docs, reason = "the group documents itself")]
     pub busy: BusyOptions,
 
-    /// How long a graceful stop may take, counted from the first request
-    #[arg(long, env = "DCCTL_STOP_AFTER", value_name = "DURATION", default_value = "20m", value_parser = duration)]
-    pub stop_after: Duration,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub stop: StopOptions,
 
     /// Keep the raw output of the tools in the run directory
     #[arg(long, env = "DCCTL_KEEP_OUTPUT")]
@@ -284,6 +284,27 @@ pub struct BusyOptions {
     /// What to do when another run holds the lock, and still does after the wait [default: refuse]
     #[arg(long, env = "DCCTL_ON_BUSY", value_enum, value_name = "MANNER")]
     pub on_busy: Option<OnBusy>,
+}
+
+/// How long a stop may take.
+#[derive(Debug, Clone, Args)]
+pub struct StopOptions {
+    /// How long a graceful stop may take, counted from the first request
+    #[arg(long, env = "DCCTL_STOP_AFTER", value_name = "DURATION", default_value = "20m", value_parser = duration)]
+    pub stop_after: Duration,
+
+    /// When everything is ended after a cancel, as a pod or a service is; or `unlimited` [default: by the surroundings]
+    #[arg(long, env = "DCCTL_STOP_BUDGET", value_name = "DURATION", value_parser = stop_budget)]
+    pub stop_budget: Option<StopBudget>,
+}
+
+/// What the surroundings grant a stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopBudget {
+    /// Everything is ended after this long.
+    AtMost(Duration),
+    /// Nothing is ended.
+    Unlimited,
 }
 
 /// Where a run says what happens.
@@ -450,6 +471,14 @@ fn wait(text: &str) -> Result<Wait, String> {
     match text {
         "forever" => Ok(Wait::Forever),
         text => duration(text).map(Wait::AtMost).map_err(|why| format!("{why}, nor `forever`")),
+    }
+}
+
+/// Reads a duration, or `unlimited`.
+fn stop_budget(text: &str) -> Result<StopBudget, String> {
+    match text {
+        "unlimited" => Ok(StopBudget::Unlimited),
+        text => duration(text).map(StopBudget::AtMost).map_err(|why| format!("{why}, nor `unlimited`")),
     }
 }
 

@@ -160,7 +160,8 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
         inside: environment.outer_run(),
         user: environment.user_name(),
         host: files::host_name(),
-        notes: notes(desk, Some(&kubeconfig), &job, options.stop_after),
+        notes: notes(desk, Some(&kubeconfig), &job, options.stop.stop_after),
+        grant: attempt::grant(&options.stop, desk, &job),
         job,
         run_dir,
         keep_output: options.keep_output,
@@ -171,7 +172,7 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
         junit: reports.junit,
         wait: attempt::wait(&options.busy),
         on_busy: attempt::on_busy(&options.busy, asked.verb),
-        stop_after: options.stop_after,
+        stop_after: options.stop.stop_after,
         max_run_time: attempt::max_run_time(&options.detach),
         secrets,
         #[cfg(feature = "test-tools")]

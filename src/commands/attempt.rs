@@ -6,14 +6,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cli::{self, BusyOptions, DetachOptions, ReportOptions, SubstrateOptions, TargetOptions};
+use crate::cli::{
+    self, BusyOptions, DetachOptions, ReportOptions, StopBudget, StopOptions, SubstrateOptions, TargetOptions,
+};
 use crate::clock::Instant;
 use crate::commands::apply::files;
 use crate::commands::apply::reports::{self, Reads};
 use crate::commands::{Desk, complain, runtime, terminal};
+use crate::config::Job;
+use crate::config::grant::{Grant, Seat, Told};
 use crate::failure::{Code, Failure};
-use crate::front::{self, Broken, Refusal, Showing, Stay, Surroundings};
+use crate::front::{self, Broken, Orphaned, Refusal, Showing, Stay, Surroundings, Terminal};
 use crate::pipeline::Verb;
+use crate::process;
 use crate::redact::Redactor;
 use crate::run::{self, Mode, OnBusy, Spec, Wait};
 use crate::signal::Signals;
@@ -114,6 +119,7 @@ impl<A: Asked> Attempt<A> {
                 return self.refused(Failure::new(code.unless_exhausted(&error), sentence).because(&error));
             }
         };
+        let mut orphaned = orphaned(&self.begun.desk, self.stay());
         let Desk { environment, clock } = &self.begun.desk;
         let given = self.asked.report().run_dir.as_deref();
         let apart = reports::apart_from_the_lock(given, &self.asked.reads(&self.begun.desk));
@@ -125,12 +131,12 @@ impl<A: Asked> Attempt<A> {
         if let Some(failure) = self.cannot_be_left() {
             return self.refused(failure);
         }
-        let spec = match self.gather(&mut signals, folder.path()).await {
+        let spec = match self.gather(&mut signals, &mut orphaned, folder.path()).await {
             Ok(spec) => spec,
             Err(failure) => return self.refused(failure),
         };
         folder.keep();
-        match start(&self.begun.desk, spec, signals, self.showing(), self.stay()).await {
+        match start(&self.begun.desk, spec, (signals, orphaned), self.showing(), self.stay()).await {
             Ok(code) => code,
             Err(Broken::NotStarted(failure)) => {
                 folder.give_up();
@@ -145,12 +151,14 @@ impl<A: Asked> Attempt<A> {
 
     /// Files are read on a thread of their own: one of them may be a pipe that nobody writes, or lie on a drive that
     /// hangs, and a request to stop is heeded all the same.
-    async fn gather(&self, signals: &mut Signals, run_dir: &Path) -> Result<Spec, Failure> {
+    async fn gather(&self, signals: &mut Signals, orphaned: &mut Orphaned, run_dir: &Path) -> Result<Spec, Failure> {
         let (asked, begun, run_dir) = (self.asked.clone(), self.begun.clone(), run_dir.to_path_buf());
         let reading = tokio::task::spawn_blocking(move || asked.gather(&begun, run_dir));
+        let stopped = || Err(Failure::new(Code::StoppedClean, "stopped on request before the run began"));
         tokio::select! {
             biased;
-            _ = signals.next() => Err(Failure::new(Code::StoppedClean, "stopped on request before the run began")),
+            _ = signals.next() => stopped(),
+            () = orphaned => stopped(),
             read = reading => read.unwrap_or_else(|error| {
                 Err(Failure::new(Code::Internal, "reading what the run needs broke off").because(&error))
             }),
@@ -232,7 +240,40 @@ pub(crate) fn on_busy(options: &BusyOptions, verb: Verb) -> OnBusy {
     })
 }
 
-async fn start(desk: &Desk, spec: Spec, signals: Signals, showing: Showing, stay: Stay) -> Result<u8, Broken> {
+/// What the surroundings grant a stop.
+pub(crate) fn grant(options: &StopOptions, desk: &Desk, job: &Job) -> Grant {
+    let told = options.stop_budget.map(|budget| match budget {
+        StopBudget::AtMost(after) => Told::Everything(after),
+        StopBudget::Unlimited => Told::Nothing,
+    });
+    let seat = match terminal::foreground() {
+        Terminal::Foreground => Seat::Taken,
+        Terminal::None => Seat::Empty,
+    };
+    Grant::find(told, job, &desk.environment, seat)
+}
+
+/// Ends when the process that started this one is gone, in a job of a CI system: its shell was killed, and nothing tells us
+/// so. Elsewhere whoever starts something and goes means it to go on, and so does whoever leaves a run.
+fn orphaned(desk: &Desk, stay: Stay) -> Orphaned {
+    let counts = stay == Stay::ToTheEnd && desk.environment.says_yes("CI");
+    let parent = counts.then(process::parent).and_then(Result::ok);
+    Box::pin(async move {
+        match parent {
+            // One that cannot be watched is like one that stays.
+            Some(parent) if parent.ended().await.is_ok() => {}
+            Some(_) | None => std::future::pending().await,
+        }
+    })
+}
+
+async fn start(
+    desk: &Desk,
+    spec: Spec,
+    (signals, orphaned): (Signals, Orphaned),
+    showing: Showing,
+    stay: Stay,
+) -> Result<u8, Broken> {
     let program = std::env::current_exe().map_err(|error| {
         let code = Code::CommandFailed.unless_exhausted(&error);
         Broken::NotStarted(Failure::new(code, "this program cannot tell where it is").because(&error))
@@ -244,7 +285,8 @@ async fn start(desk: &Desk, spec: Spec, signals: Signals, showing: Showing, stay
         signals,
         complaints: terminal::stderr,
         input: terminal::stdin,
-        terminal: terminal::foreground(),
+        terminal: terminal::foreground,
+        orphaned,
         stay,
     };
     front::run(spec, showing, surroundings).await

@@ -102,7 +102,8 @@ impl attempt::Asked for Asked {
             inside: environment.outer_run(),
             user: environment.user_name(),
             host: files::host_name(),
-            notes: apply::notes(desk, lock.kubeconfig.as_ref(), &job, args.stop_after),
+            notes: apply::notes(desk, lock.kubeconfig.as_ref(), &job, args.stop.stop_after),
+            grant: attempt::grant(&args.stop, desk, &job),
             job,
             run_dir,
             keep_output: args.keep_output,
@@ -113,7 +114,7 @@ impl attempt::Asked for Asked {
             junit: reports.junit,
             wait: attempt::wait(&args.busy),
             on_busy: attempt::on_busy(&args.busy, Verb::Exec),
-            stop_after: args.stop_after,
+            stop_after: args.stop.stop_after,
             max_run_time: attempt::max_run_time(&args.detach),
             secrets: lock.kubeconfig.iter().flat_map(Kubeconfig::secrets).collect(),
             #[cfg(feature = "test-tools")]

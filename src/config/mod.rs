@@ -10,6 +10,7 @@
 pub mod ci;
 pub mod dotted;
 pub mod env;
+pub mod grant;
 pub mod load;
 pub mod resolved;
 pub mod variables;
@@ -32,6 +33,7 @@ mod tests;
 
 pub use ci::Job;
 pub use env::Environment;
+pub use grant::Grant;
 pub use load::{FILE as BUNDLE, Inputs, Written};
 pub use name::check_instance;
 pub use resolved::{Bundle, Chart, Claims, Command, Declaration, Deployment, Instance, Operator, Root};

@@ -83,7 +83,13 @@ fn run_started() -> RunStarted {
         holder: Some(HOLDER.into()),
         ci: Some(CiFact { system: "github".into(), job_url: Some("https://ci.example.com/job/7".into()) }),
         run_dir: Some("/home/alice/.local/state/dcctl/runs/01je2x4q7cv8t0r9".into()),
-        stop_budget: Some(StopBudget { seconds: 1200, source: "--stop-after".into(), note: None }),
+        stop_budget: Some(StopBudget {
+            seconds: 1200,
+            source: "--stop-after".into(),
+            graceful_seconds: None,
+            ends: None,
+            note: None,
+        }),
         dry_run: false,
     }
 }

@@ -51,7 +51,7 @@ pub use crate::event::facts::resource::{
 };
 pub use crate::event::facts::run::{
     BundleFact, CiFact, CommandEnd, Counts, Kept, PlannedStep, ResourceCounts, RunFinished, RunPlanned, RunStarted,
-    StepCounts, StopBudget,
+    StepCounts, StopBudget, StopEnds,
 };
 pub use crate::event::facts::step::{InFlight, StepFinished, StepProgressed, StepStarted};
 pub use crate::event::facts::stop::{SignalEffect, SignalReceived, StopCause, StopManner, StopRequested};

@@ -74,8 +74,11 @@ pub struct Surroundings {
     pub complaints: fn() -> Box<dyn Write + Send>,
     /// Standard input, for a command that is to read it. Nothing else reads it.
     pub input: fn() -> Box<dyn Read + Send>,
-    /// Whether a person's Ctrl+C reaches this process from its terminal.
-    pub terminal: Terminal,
+    /// Whether a person's Ctrl+C reaches this process from its terminal. Asked when it matters: a job of a shell comes to
+    /// the foreground and leaves it.
+    pub terminal: fn() -> Terminal,
+    /// Ends when the process that started this one is gone and that is a request to stop.
+    pub orphaned: Orphaned,
     /// How long it stays.
     pub stay: Stay,
 }
@@ -88,6 +91,9 @@ pub enum Stay {
     /// Until the run has begun; then it says goodbye, which is no request to stop.
     UntilItBegan,
 }
+
+/// See [`Surroundings::orphaned`].
+pub type Orphaned = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Whether a person's Ctrl+C reaches the front from its terminal. Then a second one means force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,7 +166,8 @@ fn begin(
     surroundings: Surroundings,
 ) -> Result<(Front, Shown, Supervisor<impl Future<Output = ()>>), Failure> {
     drill::at(&spec, "front.start");
-    let Surroundings { program, environment, clock, signals, complaints, input, terminal, stay } = surroundings;
+    let Surroundings { program, environment, clock, signals, complaints, input, terminal, orphaned, stay } =
+        surroundings;
     // Held from now on: whatever becomes of the folder, what was written can be read.
     let (journal, follower) = open(&spec.journal())?;
     let relay = relay(&spec, showing.streams.take(), &follower)?;
@@ -179,6 +186,7 @@ fn begin(
         signals,
         complaints: complaints(),
         terminal,
+        orphaned,
         stay,
         feed,
         journal,
@@ -219,7 +227,8 @@ struct Front {
     clock: Arc<dyn Clock>,
     signals: Signals,
     complaints: Box<dyn Write + Send>,
-    terminal: Terminal,
+    terminal: fn() -> Terminal,
+    orphaned: Orphaned,
     /// A request to stop makes it stay to the end.
     stay: Stay,
     feed: Option<Feed>,
@@ -317,6 +326,7 @@ impl Front {
                     Some(answer) => self.hear(answer),
                     None => self.ear = None,
                 },
+                () = &mut self.orphaned => self.is_orphaned().await,
                 _ = pings.tick() => self.ping().await,
             }
             if self.heard.began && self.stay == Stay::UntilItBegan && self.mouth.say(&Word::Bye).await.is_ok() {
@@ -345,10 +355,16 @@ impl Front {
         (Asked { signal: signal.signal.name().to_owned(), pid: signal.pid, uid: signal.uid }, strength)
     }
 
+    /// Once and never again.
+    async fn is_orphaned(&mut self) {
+        self.orphaned = Box::pin(std::future::pending());
+        let _ = self.mouth.say(&Word::Orphaned).await;
+    }
+
     /// SIGQUIT, and a second Ctrl+C of a person at the terminal, are force. Nothing else ever is.
     fn is_force(&self, signal: &StopSignal, now: Instant) -> bool {
         let again = is_typed(signal) && self.typed.is_some_and(|first| now.since(first) >= BOUNCE);
-        signal.signal == Kind::Quit || (again && self.terminal == Terminal::Foreground)
+        signal.signal == Kind::Quit || (again && (self.terminal)() == Terminal::Foreground)
     }
 
     fn hear(&mut self, answer: Answer) {

@@ -91,6 +91,17 @@ impl Life {
     }
 }
 
+/// Takes hold of the process that started this one.
+///
+/// # Errors
+/// When there is none in this namespace, it has ended, or the kernel has no such descriptors.
+pub fn parent() -> io::Result<Life> {
+    let parent = || rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
+    let life = Life::of(parent())?;
+    // One that ended meanwhile may have left its number to somebody else.
+    if life.pid() == parent() { Ok(life) } else { Err(io::Error::other("the process that started this one has ended")) }
+}
+
 /// Signals a process group by the number of its leader.
 ///
 /// The caller knows that the leader was not reaped yet: so long the kernel gives its number to nobody else.

@@ -264,6 +264,10 @@ impl Machine {
     }
 
     fn stop(&mut self, since: Instant, directly: Directly, now: Instant) -> Vec<Effect> {
+        if let (Phase::Holding { until }, Manner::OpenTofu, Directly::Yes) = (self.phase, self.manner, directly) {
+            // The supervisor was signalled, too, a little later than the front.
+            self.phase = Phase::Holding { until: until.max(since + self.limits.hold_directly) };
+        }
         if self.budget_ends.is_some() || self.phase == Phase::Done {
             return Vec::new();
         }

@@ -134,6 +134,11 @@ fn a_supervisor_that_was_signalled_itself_waits_two_seconds_for_the_report_of_op
     assert_eq!(play(machine(Manner::Helm), &[(0, directly)], 5000), [(250, interrupt)]);
     let script = [(0, directly), (1999, heard(Sign::Interrupted))];
     assert_eq!(play(machine(Manner::OpenTofu), &script, 5000), [(1999, Effect::SayReported)]);
+    // The front was signalled first. Once our own interrupt is out, waiting is no use.
+    for (signalled_at, interrupted_at) in [(100, 2000), (400, 250)] {
+        let script = [(0, graceful(0)), (signalled_at, directly)];
+        assert_eq!(play(machine(Manner::OpenTofu), &script, 5000), [(interrupted_at, interrupt)], "{signalled_at}");
+    }
 }
 
 #[test]

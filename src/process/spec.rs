@@ -110,6 +110,29 @@ pub struct Limits {
     pub idle_silence: Duration,
 }
 
+/// At the end of what is granted: what is kept for the last interrupt, SIGKILL, the tree, and giving the lock back.
+const TAIL: Duration = Duration::from_secs(25);
+
+impl Limits {
+    /// The limits of a stop that may take this long, where everything is ended so long after the first request: all that is
+    /// done at the budget's end happens before that, shortened where there is little time. Half of it is always the tool's.
+    pub fn within(budget: Duration, ended_after: Option<Duration>) -> Limits {
+        let known = Limits { budget, ..Limits::default() };
+        let Some(granted) = ended_after else { return known };
+        let budget = budget.min(granted.saturating_sub(TAIL.min(granted / 2)));
+        let room = granted.saturating_sub(budget);
+        let last_grace = known.last_grace.min(room / 2);
+        Limits {
+            budget,
+            last_grace,
+            second_interrupt: known.second_interrupt.min(last_grace / 3),
+            sweep_grace: known.sweep_grace.min(room / 4),
+            watchdog: known.watchdog.min(room / 4 * 3),
+            ..known
+        }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
@@ -124,5 +147,28 @@ impl Default for Limits {
             concluded_silence: Duration::from_secs(10),
             idle_silence: Duration::from_secs(60),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_done_at_the_end_happens_before_everything_is_ended() {
+        let seconds = Duration::from_secs;
+        let asked = seconds(20 * 60);
+        assert_eq!(Limits::within(asked, None), Limits::default());
+        assert_eq!(Limits::within(asked, Some(seconds(1320))), Limits::default(), "there is time for all of it");
+        for (granted, budget) in [(240, 215), (90, 65), (50, 25), (30, 15), (15, 7), (5, 2), (1, 0)] {
+            let limits = Limits::within(asked, Some(seconds(granted)));
+            assert_eq!(limits.budget.as_secs(), budget, "{granted}");
+            let last = limits.budget + limits.last_grace + limits.sweep_grace;
+            assert!(last < seconds(granted), "{granted}: {limits:?}");
+            assert!(limits.budget + limits.watchdog < seconds(granted), "{granted}: {limits:?}");
+            assert!(limits.second_interrupt < limits.last_grace, "{granted}: {limits:?}");
+        }
+        let short = Limits::within(seconds(1), Some(seconds(240)));
+        assert_eq!(short, Limits { budget: seconds(1), ..Limits::default() });
     }
 }

@@ -52,11 +52,16 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Asks for a graceful stop. Only the first request counts; says whether this was it.
+    /// Asks for a graceful stop. Only the first request starts the clock; a later one that reached the supervisor itself
+    /// is remembered as that. Says whether anything changed.
     pub fn graceful(&self, since: Instant, directly: Directly) -> bool {
         self.sender.send_if_modified(|stop| match stop {
             Stop::None => {
                 *stop = Stop::Graceful { since, directly };
+                true
+            }
+            Stop::Graceful { directly: known @ Directly::No, .. } if directly == Directly::Yes => {
+                *known = directly;
                 true
             }
             Stop::Graceful { .. } | Stop::Force { .. } => false,
@@ -132,9 +137,12 @@ mod tests {
         assert!(!watch.is_asked());
         assert!(stopper.graceful(at(1), Directly::No));
         for second in 2..22 {
-            assert!(!stopper.graceful(at(second), Directly::Yes));
+            assert!(!stopper.graceful(at(second), Directly::No));
         }
         assert_eq!(watch.now(), Stop::Graceful { since: at(1), directly: Directly::No });
+        assert!(stopper.graceful(at(30), Directly::Yes));
+        assert!(!stopper.graceful(at(31), Directly::Yes));
+        assert_eq!(watch.now(), Stop::Graceful { since: at(1), directly: Directly::Yes });
     }
 
     #[test]

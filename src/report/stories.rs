@@ -68,7 +68,13 @@ impl Story {
             holder: Some(HOLDER.into()),
             ci: None,
             run_dir: Some("/home/alice/.local/state/dcctl/runs/01je2x4q7cv8t0r9".into()),
-            stop_budget: Some(StopBudget { seconds: 1200, source: "--stop-after".into(), note: None }),
+            stop_budget: Some(StopBudget {
+                seconds: 1200,
+                source: "--stop-after".into(),
+                graceful_seconds: None,
+                ends: None,
+                note: None,
+            }),
             dry_run: mode == Mode::DryRun,
         });
         let step = |title: &&str| PlannedStep { id: id(title), title: (*title).into() };

@@ -167,6 +167,9 @@ impl Engine {
             Woken::Front(Some(Word::Force(asked))) => {
                 self.asked(Some(&asked), StopCause::Signal, Strength::Force, Directly::No)
             }
+            Woken::Front(Some(Word::Orphaned)) => {
+                self.asked(None, StopCause::ParentGone, Strength::Graceful, Directly::No)
+            }
             Woken::Front(Some(Word::Ping)) => {
                 // A front that does not listen any more is noticed when it is gone.
                 let _ = senses.mouth.say(&Answer::Pong).await;
@@ -215,7 +218,7 @@ impl Engine {
             Word::Force(asked) => self.asked(Some(&asked), StopCause::Command, Strength::Force, Directly::No),
             Word::Ping => Vec::new(),
             // The front's words, which nobody else says.
-            Word::Spec(_) | Word::Broke(_) | Word::Bye => {
+            Word::Spec(_) | Word::Broke(_) | Word::Orphaned | Word::Bye => {
                 door.show_out();
                 return Vec::new();
             }
@@ -327,8 +330,12 @@ impl Engine {
                 }),
             );
         }
+        if !new && directly == Directly::Yes && strength == Strength::Graceful {
+            // Whoever signals the supervisor signals the tools, too: their own report is waited for a little longer.
+            self.stopper.graceful(self.told.now(), directly);
+        }
         if new {
-            self.work.note_stop(by, strength, directly);
+            self.work.note_stop(by.map_or(unsigned(cause), |asked| asked.signal.as_str()), strength, directly);
             let manner = if strength == Strength::Force { StopManner::Force } else { StopManner::Graceful };
             self.tell_stop(by, cause, manner);
         }
@@ -347,6 +354,20 @@ impl Engine {
             deadline: Some(crate::clock::rfc3339(self.told.wall() + budget)),
         };
         self.told.tell(None, Event::StopRequested(event));
+    }
+}
+
+/// What asked for a stop without a signal, for the last will.
+fn unsigned(cause: StopCause) -> &'static str {
+    match cause {
+        StopCause::Signal => "a signal",
+        StopCause::FrontGone => "the front is gone",
+        StopCause::FrontBroke => "the front broke",
+        StopCause::ParentGone => "the process that had started the run is gone",
+        StopCause::Command => "another dcctl command",
+        StopCause::LockLost => "the lock was lost",
+        StopCause::SupervisorGone => "the supervisor is gone",
+        StopCause::MaxRunTime => "the run took longer than it may",
     }
 }
 

@@ -25,6 +25,8 @@ pub enum Word {
     Stop(Asked),
     /// End at once.
     Force(Asked),
+    /// The process that had started the front is gone: a request to stop.
+    Orphaned,
     /// The front itself broke, and why: a request to stop.
     Broke(String),
     /// The front goes on purpose; this is no request to stop.

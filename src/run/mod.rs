@@ -18,6 +18,7 @@ mod exec;
 mod former;
 mod journal;
 mod keeping;
+mod granted;
 mod link;
 pub mod machine;
 mod mishap;

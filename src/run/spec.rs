@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Instant;
-use crate::config::{Bundle, Job};
+use crate::config::{Bundle, Grant, Job};
 use crate::lock::{HolderId, Place};
 use crate::pipeline::{Plan, Verb};
 use crate::redact::{self, Redactor, Secret, exposed_map};
@@ -105,6 +105,8 @@ pub struct Spec {
     pub stop_after: Duration,
     /// After how long the run is asked to stop by itself; none: never.
     pub max_run_time: Option<Duration>,
+    /// What the surroundings grant it.
+    pub grant: Grant,
     /// What must never be said, with the name of what it is for.
     #[serde(with = "exposed_map")]
     pub secrets: std::collections::BTreeMap<String, Secret>,

@@ -13,7 +13,7 @@ use crate::failure::{Code, Failure};
 use crate::lock::direct::Intent;
 use crate::lock::{LockFolder, Timing};
 use crate::pipeline::Verb;
-use crate::process::{Limits, StopWatch};
+use crate::process::StopWatch;
 use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
 use crate::run::keeping::{self, Origin};
@@ -145,7 +145,7 @@ fn means(
         keep_output: spec.keep_output,
         environment: spec.environment.clone(),
         redactor,
-        limits: Limits { budget: spec.stop_after, ..Limits::default() },
+        limits: spec.limits(),
         stop,
         updates,
         clock,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::event::{self, Event};
 use crate::pipeline::{Action, Plan};
 use crate::process;
+use crate::run::granted;
 use crate::run::spec::{Mode, Purpose, Spec};
 use crate::step::{ObjectChange, ObjectName, Outcome, ResourceState, Severity, Update};
 
@@ -211,11 +212,7 @@ fn run_started(spec: &Spec, holder: &str) -> Event {
             .system
             .map(|system| event::CiFact { system: system.title().to_owned(), job_url: spec.job.url.clone() }),
         run_dir: Some(spec.run_dir.display().to_string()),
-        stop_budget: Some(event::StopBudget {
-            seconds: spec.stop_after.as_secs(),
-            source: "--stop-after".to_owned(),
-            note: None,
-        }),
+        stop_budget: Some(granted::stop_budget(spec)),
         dry_run: spec.mode == Mode::DryRun,
     })
 }

@@ -50,7 +50,8 @@ pub fn decide(ending: &Ending, lock: LockEnd, report: Option<Failure>) -> Verdic
         return forced(ending, lock);
     }
     if let Some(lost) = &ending.lost {
-        return Verdict { outcome: RunOutcome::Failed, failure: Some(with_unfinished(lost.clone(), ending)) };
+        let failure = with_unfinished(with_failure(lost.clone(), ending), ending);
+        return Verdict { outcome: RunOutcome::Failed, failure: Some(failure) };
     }
     if let Some(broke) = &ending.broke {
         return broken(broke.clone(), ending);
@@ -72,8 +73,8 @@ pub fn decide(ending: &Ending, lock: LockEnd, report: Option<Failure>) -> Verdic
 /// A bug in the front stops the run, and must not pass for a stop on request.
 fn broken(failure: Failure, ending: &Ending) -> Verdict {
     let failure = if ending.partial { failure.cause("treat the infrastructure as PARTIALLY APPLIED") } else { failure };
-    let failure = ending.failure.iter().fold(failure, |failure, cause| failure.cause(cause.message.clone()));
-    Verdict { outcome: RunOutcome::Failed, failure: Some(with_unfinished(failure, ending)) }
+    let failure = with_unfinished(with_failure(failure, ending), ending);
+    Verdict { outcome: RunOutcome::Failed, failure: Some(failure) }
 }
 
 /// A refusal that comes after something was begun is none: the API server forbids the third thing, say, of a step.
@@ -92,7 +93,7 @@ fn forced(ending: &Ending, lock: LockEnd) -> Verdict {
         LockEnd::Unknown => "ended by force: it cannot be told where the lock is",
         LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => return stopped(ending, lock),
     };
-    let failure = Failure::new(Code::StoppedForced, sentence);
+    let failure = with_failure(Failure::new(Code::StoppedForced, sentence), ending);
     Verdict { outcome: RunOutcome::Forced, failure: Some(with_unfinished(failure, ending)) }
 }
 
@@ -100,8 +101,7 @@ fn stopped(ending: &Ending, lock: LockEnd) -> Verdict {
     let failure = if ending.partial {
         let sentence = "stopped on request: treat the infrastructure as PARTIALLY APPLIED";
         let failure = Failure::new(Code::StoppedPartial, sentence);
-        let failure = ending.failure.iter().fold(failure, |failure, cause| failure.cause(cause.message.clone()));
-        with_unfinished(failure, ending)
+        with_unfinished(with_failure(failure, ending), ending)
     } else {
         match lock {
             LockEnd::Left => return left("stopped on request, but the lock could not be given back"),
@@ -118,6 +118,16 @@ fn stopped(ending: &Ending, lock: LockEnd) -> Verdict {
 
 fn left(sentence: &str) -> Verdict {
     Verdict { outcome: RunOutcome::Failed, failure: Some(Failure::new(Code::StoppedForced, sentence)) }
+}
+
+/// With the failure that a step had beside it: what it says of things that may be in no state is said nowhere else.
+fn with_failure(failure: Failure, ending: &Ending) -> Failure {
+    let Some(beside) = &ending.failure else { return failure };
+    let said = std::iter::once(&beside.message).chain(&beside.causes);
+    let failure = said.fold(failure, |failure, cause| failure.cause(cause.clone()));
+    let remedy = (failure.hints.is_empty() && !beside.hints.is_empty()).then(|| failure.code.row().remedy);
+    let failure = beside.hints.iter().fold(failure, |failure, hint| failure.hint(hint.clone()));
+    remedy.into_iter().fold(failure, Failure::hint)
 }
 
 /// What comes first is what a re-run cannot mend.
@@ -213,6 +223,18 @@ mod tests {
             decide(&ending, LockEnd::Released, None).outcome
         };
         assert_eq!((outcome(false), outcome(true)), (RunOutcome::Refused, RunOutcome::Failed));
+    }
+
+    #[test]
+    fn what_a_failed_step_says_is_not_lost_when_the_run_was_stopped() {
+        let failure = Failure::new(Code::InfrastructureFailed, "killed").cause("in no state: a").hint("look at a");
+        for stop in [Strength::Graceful, Strength::Force] {
+            let ending = Ending { stop: Some(stop), partial: true, failure: Some(failure.clone()), ..ending() };
+            let told = decide(&ending, LockEnd::Left, None).failure.expect("a failure");
+            assert_eq!(told.causes, ["killed", "in no state: a"], "{stop:?}");
+            assert_eq!(told.hints[0], "look at a", "{stop:?}");
+            assert_eq!(told.hints[1], told.code.row().remedy, "{stop:?}");
+        }
     }
 
     #[test]

@@ -23,7 +23,6 @@ use crate::process::{self, Directly, Stdin, StopWatch};
 use crate::redact::Redactor;
 use crate::run::bearing::{only_looks, step_end};
 use crate::run::chronicle::Chronicle;
-use crate::run::link::Asked;
 use crate::run::machine::{Input, OnFailure, Shape, StepEnd, Strength};
 use crate::run::spec::{Mode, Purpose, Spec};
 use crate::run::surroundings::Found;
@@ -174,7 +173,7 @@ impl Work {
     }
 
     pub(crate) fn stop_after(&self) -> Duration {
-        self.spec.stop_after
+        self.spec.limits().budget
     }
 
     pub(crate) fn directly(&self) -> Directly {
@@ -521,20 +520,19 @@ impl Work {
         }
     }
 
-    /// The stop request is part of the last will: who asked first, and when it is over at the latest. Force comes after a
+    /// The stop request is part of the last will: what asked first, and when it is over at the latest. Force comes after a
     /// request or alone, and only ever makes it sooner.
-    pub(crate) fn note_stop(&mut self, by: Option<&Asked>, strength: Strength, directly: Directly) {
+    pub(crate) fn note_stop(&mut self, by: &str, strength: Strength, directly: Directly) {
         self.directly = directly;
         let now = self.clock.wall();
         let limits = process::Limits::default();
         let over = now
             + match strength {
-                Strength::Graceful => self.spec.stop_after,
+                Strength::Graceful => self.stop_after(),
                 Strength::Force => limits.last_grace + limits.sweep_grace,
             };
         if self.deadline.is_none() {
-            let by = by.map_or_else(|| "the front is gone".to_owned(), |asked| asked.signal.clone());
-            self.note([(notes::STOP_REQUESTED, Some(rfc3339(now))), (notes::STOP_SIGNAL, Some(by))]);
+            self.note([(notes::STOP_REQUESTED, Some(rfc3339(now))), (notes::STOP_SIGNAL, Some(by.to_owned()))]);
         }
         let deadline = self.deadline.map_or(over, |before| before.min(over));
         self.deadline = Some(deadline);

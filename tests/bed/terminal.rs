@@ -4,9 +4,11 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal};
 use rustix::pty::OpenptFlags;
@@ -17,6 +19,8 @@ use crate::bed::{Dcctl, wait};
 
 /// Ctrl+C.
 pub(crate) const CTRL_C: &[u8] = b"\x03";
+/// Ctrl+Z.
+pub(crate) const CTRL_Z: &[u8] = b"\x1a";
 /// Ctrl+D.
 pub(crate) const CTRL_D: &[u8] = b"\x04";
 
@@ -27,6 +31,7 @@ pub(crate) struct Seat {
     keys: File,
     seen: Arc<Mutex<Vec<u8>>>,
     reader: Option<JoinHandle<()>>,
+    closed: Arc<AtomicBool>,
 }
 
 impl Seat {
@@ -52,8 +57,9 @@ impl Seat {
         drop(seated);
         let seen = Arc::new(Mutex::new(Vec::new()));
         let screen = keys.try_clone().expect("a descriptor can be had twice");
-        let reader = Some(watch(screen, seen.clone()));
-        Seat { process, keys, seen, reader }
+        let closed = Arc::new(AtomicBool::new(false));
+        let reader = Some(watch(screen, seen.clone(), closed.clone()));
+        Seat { process, keys, seen, reader, closed }
     }
 
     /// Everything that was on the screen so far, in order, without carriage returns before line ends.
@@ -77,6 +83,18 @@ impl Seat {
     /// Types a line.
     pub(crate) fn type_line(&self, line: &str) {
         self.press(format!("{line}\r").as_bytes());
+    }
+
+    /// Closes the terminal, as a lost connection does, and gives back what was started there.
+    #[must_use]
+    pub(crate) fn hang_up(mut self) -> Seat {
+        self.closed.store(true, Ordering::Relaxed);
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("reading never panics");
+        }
+        // The last descriptor of the terminal's end makes room for something else.
+        self.keys = File::open("/dev/null").expect("it is there");
+        self
     }
 
     /// Sends the program a signal.
@@ -136,13 +154,20 @@ fn seated(dcctl: &Command) -> Command {
     seated
 }
 
-/// Reads until the last program has closed the terminal, which a pseudo-terminal tells as an error.
-fn watch(mut screen: File, seen: Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
+/// Reads until the last program has closed the terminal, which a pseudo-terminal tells as an error, or we have.
+fn watch(mut screen: File, seen: Arc<Mutex<Vec<u8>>>, closed: Arc<AtomicBool>) -> JoinHandle<()> {
+    let pause = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     thread::spawn(move || {
         let mut bytes = [0; 4096];
-        while let Ok(many) = screen.read(&mut bytes)
-            && many > 0
-        {
+        while !closed.load(Ordering::Relaxed) {
+            let mut waits = [PollFd::new(&screen, PollFlags::IN)];
+            if rustix::event::poll(&mut waits, Some(&pause)) == Ok(0) {
+                continue;
+            }
+            let Ok(many) = screen.read(&mut bytes) else { return };
+            if many == 0 {
+                return;
+            }
             seen.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&bytes[..many]);
         }
     })

@@ -3,6 +3,7 @@
 #[path = "../bed/mod.rs"]
 mod bed;
 
+mod cancel;
 mod chart;
 mod cluster;
 mod direct;

@@ -82,11 +82,30 @@ pub struct CiFact {
 pub struct StopBudget {
     /// Seconds from the first request.
     pub seconds: u64,
-    /// Where that number is from: `--stop-after`, as it was given or by default.
+    /// Where that number is from: `--stop-after`, as it was given or by default, `--stop-budget`, or the system whose
+    /// preset it is.
     pub source: String,
-    /// What a cancel would leave behind here, when that is known.
+    /// How many of them a tool has to finish what is in flight, where the surroundings leave less than `--stop-after`. Then
+    /// it is interrupted again, and killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graceful_seconds: Option<u64>,
+    /// What the surroundings end after a cancel, when that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends: Option<StopEnds>,
+    /// What a cancel would do here and leave behind, when that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+}
+
+/// What the surroundings of a run end after a cancel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum StopEnds {
+    /// Every process of the run: its container, its machine, or the service with all that it started.
+    Everything,
+    /// What shows the run; the run outlives that.
+    Front,
 }
 
 impl RunStarted {

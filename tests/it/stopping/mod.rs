@@ -5,10 +5,15 @@
 //! given back, the journal ends with a verdict, and a second bootstrap converges without a duplicate.
 
 mod both;
+pub(crate) mod cast;
+mod every;
 mod gone;
+mod granted;
 mod moments;
-mod rig;
+mod parent;
+pub(crate) mod rig;
 mod takeover;
+mod terminal;
 mod torn;
 
 use rustix::process::Signal;

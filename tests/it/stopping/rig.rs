@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::bed::dcctl::Running;
+use crate::bed::dcctl::{Journal, Running};
 use crate::bed::ledger::Entry;
 use crate::bed::{Bed, Dcctl, LEASE, Ledger, wait};
 
@@ -55,12 +55,18 @@ impl Rig {
     pub(crate) fn bootstrap(&self, instance: &str) -> Dcctl {
         let junit = self.bed.file("junit.xml");
         self.bed
-            .dcctl(["bootstrap", instance, "--output", "jsonl", "--bundle"])
+            .dcctl(["bootstrap", instance, "--bundle"])
             .arg(self.bed.file("bundle"))
             .arg("--state-dir")
             .arg(self.state_dir())
             .arg("--junit")
             .arg(junit)
+            .env("DCCTL_OUTPUT", "jsonl")
+    }
+
+    /// A bootstrap of this rig's instance, not started.
+    pub(crate) fn own(&self) -> Dcctl {
+        self.bootstrap(&self.instance)
     }
 
     /// A bootstrap of this rig's instance with another kubeconfig.
@@ -101,7 +107,11 @@ impl Rig {
 
     /// Waits until the slow thing is being created: its ledger line is written and OpenTofu has said that it began.
     pub(crate) fn wait_until_in_flight(&self, run: &Running) {
-        let journal = run.journal();
+        self.wait_until_slow(&run.journal());
+    }
+
+    /// The same of a run whose front cannot be heard.
+    pub(crate) fn wait_until_slow(&self, journal: &Journal) {
         journal.wait_for("resource.started", |event| event["data"]["address"] == "bed_thing.slow");
         wait::fact("the creation to begin", || (self.created("slow") == 1).then_some(()));
     }
@@ -135,6 +145,19 @@ impl Rig {
         resources.iter().map(|resource| resource["name"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
+    /// What exists, by the provider's own account, and is not in the state: the names.
+    pub(crate) fn not_in_state(&self) -> Vec<String> {
+        let states = fs::read_dir(self.state_dir()).into_iter().flatten().flatten().map(|entry| entry.path());
+        let states = states.filter(|path| path.extension().is_some_and(|extension| extension == "tfstate"));
+        let known: String = states.filter_map(|path| fs::read_to_string(path).ok()).collect();
+        let mut names = Vec::new();
+        for name in ["before", "slow", "after"] {
+            let adrift = self.ledger.living(name).into_iter().filter(|id| !known.contains(id.as_str()));
+            names.extend(adrift.map(|_| name.to_owned()));
+        }
+        names
+    }
+
     /// Exactly one interrupt was sent and one reported, and everything is where it belongs.
     pub(crate) fn assert_clean_stop(&self, events: &[Value]) {
         let count = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
@@ -150,6 +173,11 @@ impl Rig {
         let state = self.in_state();
         assert!(state.contains(&"before".to_owned()) && state.contains(&"slow".to_owned()), "{state:?}");
         assert_eq!(self.created("after"), 0, "something began after the stop");
+        self.assert_no_state_lock();
+    }
+
+    /// OpenTofu gave its own lock back.
+    pub(crate) fn assert_no_state_lock(&self) {
         let locks = fs::read_dir(self.state_dir()).expect("there is a state folder").flatten();
         let left: Vec<_> =
             locks.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().contains("lock.info")).collect();

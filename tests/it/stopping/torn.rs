@@ -68,6 +68,25 @@ fn a_provider_that_is_killed_is_told_with_what_it_was_making() {
 }
 
 #[test]
+fn an_opentofu_that_is_killed_after_a_request_to_stop_is_told_with_all_that_it_had_made() {
+    let rig = Rig::new(CREATION);
+    let run = rig.start();
+    rig.wait_until_in_flight(&run);
+    let pid = run.wait_for("process.started", |event| event["data"]["program"] == "tofu apply")["data"]["pid"].clone();
+    run.signal(Signal::TERM);
+    run.wait_for("stop.requested", |_| true);
+    // Mostly before our own interrupt, which would be a reason of its end, too.
+    kill(&pid);
+    let finished = run.finish().expect_code(11);
+    let verdict = &finished.verdict()["data"];
+    let (causes, next) = (verdict["failure"]["causes"].to_string(), verdict["next"].to_string());
+    for part in ["bed_thing.before", "bed_thing.slow"] {
+        assert!(causes.contains(part) && next.contains(part), "{part:?}: {causes} {next}");
+    }
+    assert!(next.contains("made a second time"), "{next}");
+}
+
+#[test]
 fn an_apply_whose_state_folder_is_deleted_under_it_has_not_succeeded() {
     let rig = Rig::new(CREATION);
     let run = rig.start();

@@ -1,0 +1,154 @@
+//! A run as the job of some system: the process that the system has started, everything that belongs to it, and the ways in
+//! which systems find and end it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
+
+use crate::bed::dcctl::{Journal, Running};
+use crate::bed::{Bed, Dcctl, wait};
+use crate::stopping::cast::{is_gone, pid, signal_each};
+
+/// How a system starts what it is told to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// The run is the process that the system has started.
+    Itself,
+    /// A shell is, and the run is its child.
+    Shell(&'static str),
+    /// The run is the first process of a PID namespace, whose end ends all of it.
+    Namespace,
+}
+
+/// A job that was started.
+pub(crate) struct Job<'a> {
+    bed: &'a Bed,
+    entry: Running,
+    pub(crate) journal: Journal,
+}
+
+impl<'a> Job<'a> {
+    /// Starts this run as a job.
+    pub(crate) fn start(bed: &'a Bed, run: Dcctl, shape: Shape) -> Job<'a> {
+        Job::start_with(bed, run, shape, &[])
+    }
+
+    /// The same with these words at the end of its command line.
+    pub(crate) fn start_with(bed: &'a Bed, run: Dcctl, shape: Shape, words: &[&str]) -> Job<'a> {
+        let run_dir: PathBuf = bed.file("run");
+        let run = run.arg("--run-dir").arg(&run_dir).args(words);
+        let mut run = match shape {
+            Shape::Itself => run.by_shell("SYSTEMD_EXEC_PID=$$ exec \"$@\""),
+            Shape::Shell(script) => run.by_shell(&separated(script)),
+            Shape::Namespace => run.by_shell(&format!("exec {NAMESPACE} \"$@\"")),
+        };
+        run.command().process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Job { bed, entry: run.start(), journal: Journal::at(run_dir.join("events.jsonl")) }
+    }
+
+    /// The process that the system has started.
+    pub(crate) fn entry(&self) -> Pid {
+        pid(self.entry.pid())
+    }
+
+    /// Whoever shows the run; none when it is gone.
+    pub(crate) fn front(&self) -> Option<Pid> {
+        self.members().into_iter().find(|pid| is_program(*pid, "dcctl") && !supervises(*pid))
+    }
+
+    /// Whoever owns the run; none when it is gone.
+    pub(crate) fn supervisor(&self) -> Option<Pid> {
+        self.members().into_iter().find(|pid| supervises(*pid))
+    }
+
+    /// Everything that belongs to the job, however it has detached, in the order of the process ids.
+    pub(crate) fn members(&self) -> Vec<Pid> {
+        let mut pids: Vec<Pid> = self.bed.mark().pids().into_iter().filter(|pid| !is_gone(*pid)).collect();
+        pids.sort_by_key(|pid| pid.as_raw_nonzero());
+        pids
+    }
+
+    /// Those of them whose environment has this variable.
+    pub(crate) fn with_variable(&self, variable: &str) -> Vec<Pid> {
+        let begins = [variable.as_bytes(), b"="].concat();
+        let has = |pid: &Pid| {
+            let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|pair| pair.starts_with(&begins))
+        };
+        self.members().into_iter().filter(has).collect()
+    }
+
+    /// The entry process and its descendants, children before their parents.
+    pub(crate) fn tree(&self) -> Vec<Pid> {
+        let parents: BTreeMap<i32, i32> = self.members().into_iter().filter_map(parent_of).collect();
+        let entry = self.entry().as_raw_nonzero().get();
+        let descends = |pid: i32| {
+            std::iter::successors(Some(pid), |pid| parents.get(pid).copied()).take(64).any(|pid| pid == entry)
+        };
+        parents.keys().rev().filter(|pid| descends(**pid)).filter_map(|pid| Pid::from_raw(*pid)).collect()
+    }
+
+    /// The children of the entry process.
+    pub(crate) fn children(&self) -> Vec<Pid> {
+        let entry = self.entry().as_raw_nonzero().get();
+        let child = |(pid, parent): (i32, i32)| (parent == entry).then(|| Pid::from_raw(pid)).flatten();
+        self.members().into_iter().filter_map(parent_of).filter_map(child).collect()
+    }
+
+    /// Signals the group of the entry process.
+    pub(crate) fn send_group(&self, signal: Signal) {
+        let _ = rustix::process::kill_process_group(self.entry(), signal);
+    }
+
+    /// Waits until the entry process has ended, at most so long.
+    pub(crate) fn ends_within(&self, limit: Duration) -> bool {
+        wait::until(limit, "the entry process to end", || is_gone(self.entry()).then_some(())).is_ok()
+    }
+}
+
+/// Whether a process runs the program of this name.
+pub(crate) fn is_program(pid: Pid, name: &str) -> bool {
+    let program = fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero())).unwrap_or_default();
+    program.file_name().is_some_and(|found| found == name)
+}
+
+/// Signals one.
+pub(crate) fn send(pid: Pid, signal: Signal) {
+    signal_each(&[pid], signal, Duration::ZERO);
+}
+
+/// Signals all, as fast as it goes.
+pub(crate) fn send_all(pids: &[Pid], signal: Signal) {
+    signal_each(pids, signal, Duration::ZERO);
+}
+
+/// Waits until all of these have ended, at most so long.
+pub(crate) fn all_end_within(pids: &[Pid], limit: Duration) -> bool {
+    let over = || pids.iter().all(|pid| is_gone(*pid)).then_some(());
+    wait::until(limit, "what was signalled to end", over).is_ok()
+}
+
+/// A namespace of its own for whoever may make one.
+pub(crate) const NAMESPACE: &str = "unshare --user --map-root-user --pid --fork --mount-proc --kill-child";
+
+/// A script for another shell than the one that starts it.
+fn separated(script: &str) -> String {
+    format!("exec {script} \"$@\"")
+}
+
+fn supervises(pid: Pid) -> bool {
+    let words = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+    words.split(|byte| *byte == 0).any(|word| word == b"__supervise")
+}
+
+fn parent_of(pid: Pid) -> Option<(i32, i32)> {
+    let number = pid.as_raw_nonzero().get();
+    let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+    Some((number, parent))
+}

@@ -1,0 +1,98 @@
+//! A person at a terminal: one Ctrl+C, a key that bounces, a second one that is meant, Ctrl+Z and `fg`, and a terminal that
+//! is gone.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::bed::dcctl::Journal;
+use crate::bed::terminal::{CTRL_C, CTRL_Z, Seat};
+use crate::bed::wait;
+use crate::stopping::CREATION;
+use crate::stopping::rig::Rig;
+
+/// A run at a terminal whose slow thing is being created.
+fn seated(rig: &Rig) -> (Seat, Journal) {
+    let run_dir = rig.bed().file("run");
+    let seat = Seat::take(rig.own().env("DCCTL_OUTPUT", "human").arg("--run-dir").arg(&run_dir));
+    let journal = Journal::at(run_dir.join("events.jsonl"));
+    seat.wait_for("bed_thing.slow");
+    rig.wait_until_slow(&journal);
+    (seat, journal)
+}
+
+fn of_kind(journal: &Journal, kind: &str) -> Vec<Value> {
+    journal.events().into_iter().filter(|event| event["type"] == kind).collect()
+}
+
+#[test]
+fn one_ctrl_c_and_one_of_a_key_that_bounces_are_one_interrupt() {
+    for keys in [CTRL_C, [CTRL_C, CTRL_C].concat().as_slice()] {
+        let rig = Rig::new(CREATION);
+        let (seat, journal) = seated(&rig);
+        seat.press(keys);
+        seat.expect_code(10);
+        rig.assert_clean_stop(&journal.events());
+        rig.assert_converges();
+    }
+}
+
+#[test]
+fn a_second_ctrl_c_later_is_force_and_leaves_the_lock() {
+    let rig = Rig::new(60.0);
+    let (seat, journal) = seated(&rig);
+    seat.press(CTRL_C);
+    let first = journal.wait_for("signal.received", |_| true);
+    assert_eq!((&first["data"]["signal"], &first["data"]["sender_pid"]), (&"SIGINT".into(), &Value::Null), "{first}");
+    journal.wait_for("process.interrupt_reported", |_| true);
+    // A key that bounces would have done it by now.
+    let _ = wait::until(Duration::from_millis(400), "the run to end", || of_kind(&journal, "run.finished").pop());
+    seat.press(CTRL_C);
+    let screen = seat.expect_code(12);
+    let verdict = journal.wait_for("run.finished", |_| true)["data"].clone();
+    assert_eq!((&verdict["exit_code"], &verdict["lock"]), (&12.into(), &"left".into()), "{verdict}");
+    assert_eq!(rig.lease().as_deref(), verdict["holder"].as_str(), "{verdict}");
+    assert_eq!(
+        of_kind(&journal, "process.interrupted").len(),
+        2,
+        "OpenTofu's state lock is not given back by one alone"
+    );
+    let next = verdict["next"].to_string();
+    assert!(next.contains("bed_thing.slow") && next.contains("made a second time"), "{verdict}");
+    assert!(screen.contains("the lock was left behind"), "{screen}");
+    rig.assert_no_state_lock();
+}
+
+#[test]
+fn ctrl_z_stops_the_watching_alone_and_fg_catches_up() {
+    let rig = Rig::new(2.0);
+    let run_dir = rig.bed().file("run");
+    let run = rig.own().env("DCCTL_OUTPUT", "human").arg("--run-dir").arg(&run_dir);
+    // Only a shell that controls jobs makes a job of it.
+    let seat = Seat::take(run.by_shell("set -m; \"$@\"; echo it stands still; read go; fg"));
+    let journal = Journal::at(run_dir.join("events.jsonl"));
+    rig.wait_until_slow(&journal);
+    seat.press(CTRL_Z);
+    seat.wait_for("it stands still\n");
+    let verdict = journal.wait_for("run.finished", |_| true);
+    assert_eq!((&verdict["data"]["exit_code"], &verdict["data"]["lock"]), (&0.into(), &"released".into()), "{verdict}");
+    assert_eq!(of_kind(&journal, "stop.requested").len(), 0);
+    let before = seat.screen();
+    assert!(!before.contains("Record the phase"), "somebody watched: {before}");
+    seat.type_line("");
+    let screen = seat.expect_code(0);
+    assert!(screen.contains("Record the phase"), "it did not catch up: {screen}");
+    assert_eq!((rig.created("after"), rig.lease()), (1, None));
+}
+
+#[test]
+fn a_terminal_that_is_gone_is_the_one_request_to_stop() {
+    let rig = Rig::new(CREATION);
+    let (seat, journal) = seated(&rig);
+    let seat = seat.hang_up();
+    let verdict = journal.wait_for("run.finished", |_| true);
+    assert_eq!(verdict["data"]["exit_code"], 10, "{verdict}");
+    drop(seat);
+    rig.assert_clean_stop(&journal.events());
+    rig.assert_converges();
+}
