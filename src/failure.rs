@@ -77,8 +77,8 @@ codes! {
         "The API server answered a request with an error that has no code of its own."
         "Mend what the API server's own sentence in the message names, then run the same command again.";
     SupervisorKilled "supervisor.killed" 1 "operator"
-        "The process that owned the run was killed."
-        "See what was still running and where the lock is, then run the same command again.";
+        "The process that owned the run was killed; its tools were stopped in its place, as far as they could be found."
+        "See in the verdict what was finished and where the lock is, then run the same command again.";
     UsageInvalid "usage.invalid" 2 "caller"
         "The command line is wrong."
         "Correct the option that the message names; `dcctl help` lists the commands, and each has --help.";
@@ -114,7 +114,7 @@ codes! {
         "Renew the credentials of this context.";
     LockDirUnusable "surroundings.lock_dir" 4 "image owner"
         "The lock folder is not there, cannot be used by this account, or lies where locks are not shared."
-        "The message names the folder and what is wrong with it.";
+        "Mend what the message names, or name another folder with --lock-dir.";
     LockDirUnanswered "surroundings.lock_dir_unanswered" 4 "operator"
         "The lock folder did not answer in time, or another process kept its file lock."
         "Look at the file system or the process that the message names, then run the same command again.";
@@ -196,6 +196,9 @@ codes! {
     ReclaimRefused "reclaim.refused" 24 "caller, later"
         "The lock changed while it was checked: its holder is alive, or somebody else is at work on it. It was left alone."
         "Wait for the holder to finish; `dcctl lock status` shows who it is now.";
+    RunGoesOn "runs.goes_on" 30 "caller, later"
+        "The run that was waited for goes on: the time to wait is over."
+        "Wait for it again, or ask it to stop with `dcctl runs stop`.";
     ReportUnwritten "report.unwritten" 40 "CI owner"
         "The run went well, but a report could not be written."
         "Make the path that the message names writable.";
@@ -302,6 +305,36 @@ impl fmt::Display for Failure {
 
 impl Error for Failure {}
 
+/// A word of a command that people are told to type, as a shell reads it: quoted where it has to be. What shows nothing,
+/// or would make a terminal act, is spelt out.
+pub fn shell_word(word: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "-_./:@=+,".contains(c);
+    let unseen = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    if !word.is_empty() && word.chars().all(safe) {
+        return word.to_owned();
+    }
+    if !word.chars().any(unseen) {
+        return format!("'{}'", word.replace('\'', r"'\''"));
+    }
+    let mut spelt = String::from("$'");
+    for c in word.chars() {
+        match c {
+            '\'' | '\\' => spelt.extend(['\\', c]),
+            c if unseen(c) => {
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    spelt.push_str(&format!("\\x{byte:02x}"));
+                }
+            }
+            c => spelt.push(c),
+        }
+    }
+    spelt.push('\'');
+    spelt
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,6 +347,20 @@ mod tests {
         for row in TABLE {
             assert_eq!(Code::parse(row.name), Some(row.code));
             assert_eq!(serde_json::to_value(row.code).expect("a name"), row.name);
+        }
+    }
+
+    #[test]
+    fn a_word_is_what_a_shell_makes_of_it() {
+        for (word, typed) in [
+            ("/srv/lock", "/srv/lock"),
+            ("arn:aws:eks:eu-1:7:cluster/x", "arn:aws:eks:eu-1:7:cluster/x"),
+            ("/srv/my lock", "'/srv/my lock'"),
+            ("it's; ok", r"'it'\''s; ok'"),
+            ("", "''"),
+            ("a\u{1b}[31m\n'b\\", r"$'a\x1b[31m\x0a\'b\\'"),
+        ] {
+            assert_eq!(shell_word(word), typed);
         }
     }
 

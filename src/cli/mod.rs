@@ -5,6 +5,7 @@
 
 mod instances;
 mod options;
+mod runs;
 mod salvage;
 
 pub use instances::{InstancesCommand, InstancesListArgs, ReclaimArgs, ReleaseArgs};
@@ -12,6 +13,9 @@ pub use options::{
     ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, DestroyArgs, ExecArgs, ExplainArgs, InstallArgs,
     LockCommand, LockStatusArgs, OnBusy, OnChartFailure, Output, RbacArgs, ReportOptions, ServiceAccount, StatusOutput,
     Substrate, SubstrateOptions, TargetOptions, UpgradeArgs, Wait,
+};
+pub use runs::{
+    DetachOptions, RunsAttachArgs, RunsCommand, RunsListArgs, RunsPruneArgs, RunsShowArgs, RunsStopArgs, RunsWaitArgs,
 };
 pub use salvage::Salvaged;
 

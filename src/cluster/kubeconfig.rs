@@ -178,20 +178,26 @@ fn unreadable(path: &Path, error: &KubeconfigError) -> Failure {
 fn narrow(found: Found, context: Option<&str>) -> Result<Kubeconfig, Failure> {
     let Found { raw, origin } = found;
     let contexts: Vec<&str> = raw.contexts.iter().map(|named| named.name.as_str()).collect();
-    let choice = format!("it has: {}", if contexts.is_empty() { "none".to_owned() } else { contexts.join(", ") });
+    let choice =
+        if contexts.is_empty() { "it has none".to_owned() } else { format!("it has: {}", contexts.join(", ")) };
+    let what_to_do = if contexts.is_empty() {
+        "give a kubeconfig that has a context, with --kubeconfig or KUBECONFIG"
+    } else {
+        "name one of them with --kube-context"
+    };
     let invalid = |message: String| Failure::new(Code::KubeconfigInvalid, message);
     let name = match (context, raw.current_context.as_deref()) {
         (Some(name), _) => name.to_owned(),
         (None, Some(name)) if !name.is_empty() => name.to_owned(),
         (None, _) => {
-            return Err(invalid(format!("{origin} has no current context, and --kube-context names none; {choice}")));
+            return Err(invalid(format!("{origin} has no current context, and --kube-context names none; {choice}"))
+                .hint(what_to_do));
         }
     };
     let Some(Context { cluster: cluster_name, user: user_name, namespace, .. }) =
         raw.contexts.iter().find(|named| named.name == name).and_then(|named| named.context.clone())
     else {
-        return Err(invalid(format!("there is no context \"{name}\" in {origin}; {choice}"))
-            .hint("name one of them with --kube-context"));
+        return Err(invalid(format!("there is no context \"{name}\" in {origin}; {choice}")).hint(what_to_do));
     };
     let Some(cluster) =
         raw.clusters.iter().find(|named| named.name == cluster_name).and_then(|named| named.cluster.clone())

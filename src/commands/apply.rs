@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cli::{
-    self, ApplyOptions, BootstrapArgs, DestroyArgs, InstallArgs, ReportOptions, SubstrateOptions, TargetOptions,
-    UpgradeArgs,
+    self, ApplyOptions, BootstrapArgs, DestroyArgs, DetachOptions, InstallArgs, ReportOptions, SubstrateOptions,
+    TargetOptions, UpgradeArgs,
 };
 use crate::cluster::{Kubeconfig, Proxies, Sources, kubeconfig};
 use crate::commands::apply::reports::Reads;
@@ -95,6 +95,10 @@ impl attempt::Asked for Asked {
         if self.options.dry_run { Mode::DryRun } else { Mode::Act }
     }
 
+    fn detach(&self) -> &DetachOptions {
+        &self.options.detach
+    }
+
     fn showing(&self, desk: &Desk) -> Showing {
         terminal::showing(desk, self.options.report.output, self.options.report.color)
     }
@@ -118,6 +122,9 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
     let environment = &desk.environment;
     let reports = reports::find(&options.report, &run_dir, &attempt::Asked::reads(asked, desk))?;
     let values = files::values(&options.values)?;
+    for (option, program) in [("--tofu", &options.tofu), ("--helm", &options.helm)] {
+        program.as_deref().map_or(Ok(()), |program| as_text(option, program))?;
+    }
     substrate::only_kubernetes(asked.verb.word(), &options.substrate)?;
     let written = Bundle::open(&options.bundle, &run_dir.join(files::UNPACKED))?;
     let kubeconfig = find_kubeconfig(desk, &options.target)?;
@@ -165,6 +172,7 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
         wait: attempt::wait(&options.busy),
         on_busy: attempt::on_busy(&options.busy, asked.verb),
         stop_after: options.stop_after,
+        max_run_time: attempt::max_run_time(&options.detach),
         secrets,
         #[cfg(feature = "test-tools")]
         break_at: environment.text("DCCTL_TEST_BREAK").map(str::to_owned),
@@ -259,7 +267,18 @@ pub(crate) fn notes(desk: &Desk, kubeconfig: Option<&Kubeconfig>, job: &Job, sto
 
 /// Makes a path absolute without looking at the file system.
 pub(crate) fn absolute(option: &str, path: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(path).map_err(|error| {
+    let absolute = std::path::absolute(path).map_err(|error| {
         Failure::new(Code::OptionInvalid, format!("{option} {} is not a path", path.display())).because(&error)
-    })
+    })?;
+    as_text(option, &absolute)
+        .map_err(|failure| failure.hint("Use a path, in a working folder, whose every name is UTF-8."))?;
+    Ok(absolute)
+}
+
+/// A path of a run is told in its events, which are text.
+pub(crate) fn as_text(what: &str, path: &Path) -> Result<(), Failure> {
+    if path.to_str().is_some() {
+        return Ok(());
+    }
+    Err(Failure::new(Code::OptionInvalid, format!("{what} {} is not UTF-8 text", path.display())))
 }

@@ -52,6 +52,16 @@ pub(crate) struct Console {
     fleeting: Option<usize>,
     input: Input,
     output: Output,
+    answers: Answers,
+}
+
+/// Whether what is typed answers something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    /// A question is being written: nobody can have read it yet.
+    NotYet,
+    /// Whatever was asked can be read.
+    Count,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +90,15 @@ impl Console {
             Failure::new(Code::PersonMissing, "the controlling terminal cannot be used").because(&error)
         })?;
         let (typed, unsaid) = (Vec::new(), Vec::new());
-        Ok(Console { terminal, typed, unsaid, fleeting: None, input: Input::Open, output: Output::Open })
+        Ok(Console {
+            terminal,
+            typed,
+            unsaid,
+            fleeting: None,
+            input: Input::Open,
+            output: Output::Open,
+            answers: Answers::Count,
+        })
     }
 
     /// Says a text, on lines of its own.
@@ -93,12 +111,18 @@ impl Console {
         self.unsaid.push(b'\n');
     }
 
-    /// Asks a question: the cursor stays behind it. What was typed before it is not an answer and is thrown away.
+    /// Asks a question: the cursor stays behind it. What is typed before the terminal has taken it, with everything that
+    /// was said before, is not an answer and is thrown away.
     pub(crate) fn ask(&mut self, question: &str) {
+        self.unsaid.extend_from_slice(question.as_bytes());
+        self.answers = Answers::NotYet;
+        self.forget_typed();
+    }
+
+    fn forget_typed(&mut self) {
         // A terminal that is gone has nothing to be thrown away.
         let _ = rustix::termios::tcflush(&self.terminal, QueueSelector::IFlush);
         self.typed.clear();
-        self.unsaid.extend_from_slice(question.as_bytes());
     }
 
     /// Says a line that takes the place of the one before it, if that was said in this way too.
@@ -158,11 +182,19 @@ impl Console {
         if guard.ready().is_writable() {
             self.output = write(&mut guard, &mut self.unsaid);
         }
+        let mut ended = Input::Open;
         if self.input == Input::Open && guard.ready().is_readable() {
             self.input = read(&mut guard, &mut self.typed);
-            return self.input;
+            ended = self.input;
         }
-        Input::Open
+        drop(guard);
+        if self.answers == Answers::NotYet {
+            self.forget_typed();
+            if self.unsaid.is_empty() {
+                self.answers = Answers::Count;
+            }
+        }
+        ended
     }
 }
 
@@ -202,5 +234,54 @@ fn read(guard: &mut AsyncFdReadyGuard<'_, OwnedFd>, typed: &mut Vec<u8>) -> Inpu
         }
         Err(Errno::INTR) => Input::Open,
         Err(_) => Input::Ended,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write};
+
+    use rustix::pty::OpenptFlags;
+
+    use super::*;
+
+    fn terminal() -> (File, Opened) {
+        let keys = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal can be had");
+        rustix::pty::grantpt(&keys).and_then(|()| rustix::pty::unlockpt(&keys)).expect("it is ours");
+        let path = rustix::pty::ptsname(&keys, Vec::new()).expect("it has a name");
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(path, flags, Mode::empty()).expect("it can be opened");
+        (File::from(keys), Opened(opened))
+    }
+
+    /// Reads until the question has come.
+    fn read_to_the_question(mut screen: &File) {
+        let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
+        while !seen.ends_with(b"well? ") {
+            let count = screen.read(&mut bytes).expect("it can be read");
+            seen.extend_from_slice(&bytes[..count]);
+        }
+    }
+
+    /// The terminal takes no more, because nobody reads it: the question is not on it yet.
+    #[tokio::test]
+    async fn what_is_typed_before_the_question_can_be_read_is_no_answer() {
+        const MOMENT: Duration = Duration::from_millis(200);
+        let (mut keys, opened) = terminal();
+        let mut console = Console::new(opened).expect("inside a runtime");
+        console.say(&"evidence ".repeat(40_000));
+        console.ask("well? ");
+        assert!(tokio::time::timeout(MOMENT, console.line()).await.is_err());
+        assert!(!console.unsaid.is_empty(), "it had room for everything");
+        keys.write_all(b"too early\n").expect("it can be typed");
+        assert!(tokio::time::timeout(MOMENT, console.line()).await.is_err());
+        let screen = keys.try_clone().expect("a descriptor");
+        tokio::select! {
+            line = console.line() => panic!("{line} was taken for an answer"),
+            read = tokio::task::spawn_blocking(move || read_to_the_question(&screen)) => read.expect("it came"),
+        }
+        keys.write_all(b"an answer\n").expect("it can be typed");
+        assert_eq!(console.line().await, "an answer");
     }
 }

@@ -12,6 +12,7 @@ mod lock_status;
 mod rbac;
 mod reclaim;
 mod release;
+mod runs;
 mod schema;
 mod substrate;
 mod supervise;
@@ -28,6 +29,7 @@ use crate::cli::{self, Cli, Command, InstancesCommand, LockCommand, Reading, Rep
 use crate::clock::Clock;
 use crate::commands::apply::reports::Reads;
 use crate::config::Environment;
+use crate::event::text::plain;
 use crate::failure::{Code, Failure};
 use crate::front::{Refusal, refuse};
 use crate::redact::Redactor;
@@ -45,6 +47,8 @@ pub(crate) struct Desk {
 
 /// The whole program: returns the exit status.
 pub fn main() -> u8 {
+    // Before anything else: a second thread would keep what the first one had.
+    crate::process::begin_afresh();
     // Without it such a write ends the process, which is no worse than not to begin.
     let _ = crate::signal::survive_full_files();
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -85,6 +89,7 @@ impl Desk {
             Command::Instances(InstancesCommand::Reclaim(args)) => reclaim::reclaim(self, args),
             Command::Instances(InstancesCommand::List(args)) => instances::list(self, &args),
             Command::Instances(InstancesCommand::Release(args)) => release::release(self, &args),
+            Command::Runs(command) => runs::dispatch(self, command),
             Command::Explain(args) => explain::explain(&args),
             Command::Schema => schema::print_schema(),
             Command::Rbac(args) => rbac::print_rights(&args),
@@ -185,16 +190,18 @@ pub(crate) fn complain(failure: &Failure) {
     let _ = terminal::stderr().write_all(complaint(failure).as_bytes());
 }
 
-/// A failure for people: the sentence, the causes, and what to do.
+/// A failure for people: the sentence, the causes, and what to do. What it repeats may come from anywhere, so nothing in
+/// it acts on a terminal, or looks like a line of its own.
 fn complaint(failure: &Failure) -> String {
-    let mut said = format!("dcctl: {}\n", failure.message);
+    let shown = |text: &str| plain(text).replace('\n', "\n    ");
+    let mut said = format!("dcctl: {}\n", shown(&failure.message));
     for cause in &failure.causes {
-        said.push_str(&format!("  because: {cause}\n"));
+        said.push_str(&format!("  because: {}\n", shown(cause)));
     }
     let remedy = [failure.code.row().remedy.to_owned()];
     let hints = if failure.hints.is_empty() { remedy.as_slice() } else { &failure.hints };
     for hint in hints {
-        said.push_str(&format!("  {hint}\n"));
+        said.push_str(&format!("  {}\n", shown(hint)));
     }
     said.push_str(&format!("  ({}, exit code {})\n", failure.code.name(), failure.code.exit()));
     said

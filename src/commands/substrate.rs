@@ -49,7 +49,11 @@ pub(crate) fn meant(substrate: &SubstrateOptions, target: &TargetOptions) -> Res
                     "For the lock in the folder leave it out; for that of the cluster leave out `--substrate direct`.",
                 ))
         }
-        (Substrate::Direct, Some(folder)) => absolute("--lock-dir", folder).map(Meant::Direct),
+        (Substrate::Direct, Some(folder)) => {
+            let folder = absolute("--lock-dir", folder)?;
+            // One folder has one name, whatever stands behind it.
+            Ok(Meant::Direct(folder.components().collect()))
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::clock::{Clock, Instant};
+use crate::event::text::one_line;
 use crate::event::{self, Envelope, Event, LockEnd};
 use crate::failure::Failure;
 use crate::front::STALLED;
@@ -68,7 +69,7 @@ pub fn refuse(refusal: &Refusal, mut showing: Showing) -> u8 {
     tell(&finished, &mut reports);
     // The verdict is not about the reports, so one that takes all but the verdict changes nothing in it.
     for unwritten in reports.settle_now(&mut roll, REPORTS) {
-        let _ = writeln!(showing.complaints, "dcctl: {unwritten}");
+        let _ = writeln!(showing.complaints, "dcctl: {}", one_line(&unwritten.to_string()));
     }
     show::all(lines, showing, STALLED);
     verdict.exit()

@@ -161,9 +161,8 @@ pub fn claim_failure(error: &ClaimError, place: &Place, wall: Timestamp) -> Fail
         ClaimError::BeingDeleted(seen) => {
             let finalizers = plain(&seen.record().finalizers().join(", "));
             let message = format!(
-                "the lock of this cluster ({}) is free, but it is being deleted and cannot be claimed: finalizers keep it: \
-                 {finalizers}",
-                place.lease()
+                "{} is free, but it is being deleted and cannot be claimed: finalizers keep it: {finalizers}",
+                place.lock()
             );
             Failure::new(Code::LockHeldStale, message)
                 .hint("Whoever put the finalizers on the Lease has to take them off.")
@@ -175,8 +174,8 @@ pub fn claim_failure(error: &ClaimError, place: &Place, wall: Timestamp) -> Fail
         ClaimError::Contended => Failure::new(
             Code::LockHeld,
             format!(
-                "the lock of this cluster ({}) changed hands under every attempt to claim it",
-                place.lease()
+                "{} changed hands under every attempt to claim it",
+                place.lock()
             ),
         )
         .hint("Run the same command again."),

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::failure::shell_word;
 use crate::lock::message::plain;
 use crate::lock::record::{LEASE_FILE, NAME, NAMESPACE};
 
@@ -22,7 +23,7 @@ impl Place {
     pub fn options(&self) -> String {
         match self {
             Place::Cluster(context) => format!("--kube-context {}", shell_word(context)),
-            Place::Folder(folder) => format!("--substrate direct --lock-dir {}", shell_word(&shown(folder))),
+            Place::Folder(folder) => format!("--substrate direct --lock-dir {}", shell_word(&folder.to_string_lossy())),
         }
     }
 
@@ -34,6 +35,16 @@ impl Place {
     /// The command that takes a lock whose run is gone.
     pub fn reclaim_command(&self) -> String {
         format!("dcctl instances reclaim {}", self.options())
+    }
+
+    /// The command that takes the Lease away by hand, whoever holds it.
+    pub(crate) fn removal_command(&self) -> String {
+        match self {
+            Place::Cluster(context) => {
+                format!("kubectl --context {} --namespace {NAMESPACE} delete lease {NAME}", shell_word(context))
+            }
+            Place::Folder(folder) => format!("rm {}", shell_word(&folder.join(LEASE_FILE).to_string_lossy())),
+        }
     }
 
     /// The Lease, in a sentence that may begin with "the".
@@ -52,6 +63,15 @@ impl Place {
         }
     }
 
+    /// The lock with its Lease, in a sentence.
+    pub(crate) fn lock(&self) -> String {
+        let of = match self {
+            Place::Cluster(_) => "cluster",
+            Place::Folder(_) => "folder",
+        };
+        format!("the lock of this {of} ({})", self.lease())
+    }
+
     /// Who answers requests about it.
     pub(crate) fn answerer(&self) -> &'static str {
         match self {
@@ -65,16 +85,6 @@ impl Place {
 fn shown(path: &Path) -> String {
     let text = path.to_string_lossy();
     text.split_inclusive('/').map(plain).collect()
-}
-
-/// A word as a shell reads it.
-fn shell_word(word: &str) -> String {
-    let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':' | '@' | '=' | '+' | ',');
-    if !word.is_empty() && word.chars().all(safe) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::clock;
-use crate::failure::Code;
+use crate::failure::{Code, Failure};
 use crate::lock::holder::HolderId;
 use crate::lock::message::plain;
 use crate::lock::notes;
@@ -36,6 +36,8 @@ pub struct Status {
     pub renewed_ms_ahead: Option<u64>,
     /// How long it counts after a renewal, in seconds.
     pub valid_seconds: u64,
+    /// How long it claims to count, in seconds, where that is more than is believed.
+    pub valid_seconds_claimed: Option<u64>,
     /// How many times the lock has changed hands.
     pub epoch: i32,
     /// What the holder says about itself.
@@ -46,6 +48,8 @@ pub struct Status {
     pub deleting_since: Option<String>,
     /// What keeps it from going away.
     pub finalizers: Vec<String>,
+    /// Why a run of this account would be refused all the same, when nobody holds it.
+    pub cannot_claim: Option<Failure>,
     /// What to do now.
     pub next: String,
 }
@@ -143,15 +147,22 @@ pub fn status(seen: Option<&Observation>, place: &Place, wall: Timestamp) -> Sta
         renewed_ms_ago: held.and_then(|seen| seen.age(wall)).map(millis),
         renewed_ms_ahead: held.and_then(|seen| seen.ahead(wall)).map(millis),
         valid_seconds: record.map_or(0, |record| record.validity().as_secs()),
+        valid_seconds_claimed: record.and_then(unbelievable).map(|claimed| claimed.as_secs()),
         epoch: record.map_or(0, Record::transitions),
         work: held.map(|seen| work(seen.record())).unwrap_or_default(),
         last_will: held.map(|seen| last_will(seen.record())).unwrap_or_default(),
         deleting_since: record.and_then(Record::deleting_since).map(plain),
         finalizers: record.map(Record::finalizers).unwrap_or_default().iter().map(|name| plain(name)).collect(),
+        cannot_claim: None,
         next: String::new(),
     };
     status.next = status.next(place);
     status
+}
+
+/// The validity that a Lease claims, where it is longer than one that is believed.
+fn unbelievable(record: &Record) -> Option<Duration> {
+    record.written_validity().filter(|claimed| *claimed > record.validity())
 }
 
 fn holder(identity: &str) -> Holder {
@@ -194,6 +205,12 @@ fn last_will(record: &Record) -> LastWill {
     }
 }
 
+/// A failure in one line.
+fn why_not(failure: &Failure) -> String {
+    let said = [&failure.message].into_iter().chain(&failure.causes).map(|said| plain(said));
+    said.collect::<Vec<_>>().join(": ")
+}
+
 fn ago(time: Timestamp, wall: Timestamp) -> Option<Duration> {
     Duration::try_from(wall.duration_since(time)).ok()
 }
@@ -209,8 +226,21 @@ fn moment(at: &str, ms_ago: Option<u64>) -> String {
 }
 
 impl Status {
+    /// The same, for who was told why nobody here can claim it although nobody holds it.
+    #[must_use]
+    pub fn but(mut self, cannot_claim: Option<Failure>, place: &Place) -> Status {
+        self.cannot_claim = cannot_claim.filter(|_| self.state == State::Free);
+        self.next = self.next(place);
+        self
+    }
+
     fn next(&self, place: &Place) -> String {
         match (self.state, self.looks) {
+            (State::Free, _) if self.cannot_claim.is_some() => {
+                let hints = self.cannot_claim.iter().flat_map(|why| &why.hints);
+                let hints: Vec<&str> = hints.map(String::as_str).collect();
+                if hints.is_empty() { Code::LockDirUnusable.row().remedy.to_owned() } else { hints.join(" ") }
+            }
             (State::Free, _) => "nothing: the next run can claim it".to_owned(),
             (State::BeingDeleted, _) => {
                 "whoever put the finalizers on the Lease has to take them off; until then nobody can claim the lock"
@@ -251,7 +281,7 @@ impl Status {
     /// The failure code of a script that asks whether the lock can be claimed. None: it can.
     pub fn blocked(&self) -> Option<Code> {
         match (self.state, self.looks) {
-            (State::Free, _) => None,
+            (State::Free, _) => self.cannot_claim.as_ref().map(|why| why.code),
             (State::BeingDeleted, _) | (State::Held, Some(Looks::Stale)) => Some(Code::LockHeldStale),
             (State::Held, Some(Looks::Live) | None) => Some(Code::LockHeld),
         }
@@ -275,11 +305,12 @@ impl Status {
     /// The same for people: one fact a line, without a newline at the end.
     pub fn text(&self, place: &Place) -> String {
         let head = match self.state {
+            State::Free if self.cannot_claim.is_some() => "is free, but a run of this account could not claim it",
             State::Free => "is free",
             State::Held => "is held",
             State::BeingDeleted => "is free, but cannot be claimed: it is being deleted",
         };
-        let mut text = format!("the lock of this cluster ({}) {head}", place.lease());
+        let mut text = format!("{} {head}", place.lock());
         for (name, value) in self.lines() {
             write!(text, "\n  {:<12}{value}", format!("{name}:")).expect("a String takes everything");
         }
@@ -309,25 +340,29 @@ impl Status {
         line("last will", self.last_will_said());
         line("deleting", self.deleting_since.as_ref().map(|at| format!("since {at}")));
         line("finalizers", (!self.finalizers.is_empty()).then(|| self.finalizers.join(", ")));
+        line("because", self.cannot_claim.as_ref().map(why_not));
         line("next", Some(self.next.clone()));
         lines
     }
 
     /// How the holder looks, and why that is no verdict.
     pub(crate) fn looks_said(&self) -> Option<String> {
-        let seconds = self.valid_seconds;
+        let seconds = match self.valid_seconds_claimed {
+            Some(claimed) => format!("{} s (it claims {claimed} s, which is not believed)", self.valid_seconds),
+            None => format!("{} s", self.valid_seconds),
+        };
         let evidence = "That is evidence, not a verdict: another machine's clock wrote the time.";
         Some(match (self.looks?, self.renewed_ms_ahead) {
             (Looks::Live, Some(ahead)) => format!(
                 "live; but its renewal lies {} ahead of this machine's clock, so the two clocks disagree. {evidence}",
                 clock::human(Duration::from_millis(ahead)),
             ),
-            (Looks::Live, None) => format!("live: renewed within its {seconds} s by this machine's clock. {evidence}"),
+            (Looks::Live, None) => format!("live: renewed within its {seconds} by this machine's clock. {evidence}"),
             (Looks::Stale, _) if self.renewed_at.is_none() => {
                 "it does not say when it was renewed: nothing here tells whether it lives".to_owned()
             }
             (Looks::Stale, _) => {
-                format!("stale: not renewed within its {seconds} s by this machine's clock. {evidence}")
+                format!("stale: not renewed within its {seconds} by this machine's clock. {evidence}")
             }
         })
     }

@@ -1,6 +1,7 @@
 //! The run's side of the lock: asks for it, and turns what the keeper says into events and into the verdict.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,15 +14,18 @@ use crate::cluster::{CONNECT_LIMIT, Cluster, Connection};
 use crate::event::{self, BusyManner, Event, LockEnd};
 use crate::failure::{Code, Failure};
 use crate::lock::{
-    self, Act, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, LockFolder, Lost, MakeAnew, Observation, Place,
-    Released, Request, Store, Timing, Waits, message, notes,
+    self, Act, Change, ClaimError, Claimed, Estate, HolderId, Keeper, LeaseApi, LockFolder, Lost, MakeAnew,
+    Observation, Place, Released, Request, Store, Timing, Waits, message, notes,
 };
 use crate::process::StopWatch;
 use crate::run::chronicle::Chronicle;
 use crate::run::spec::Spec;
 use crate::run::translate::millis;
-use crate::run::waiting;
+use crate::run::{surroundings, waiting};
 use crate::step::Outcome;
+
+/// How long the record that the lock is given back may take. Then it is given back without.
+pub(crate) const INTENT: Duration = Duration::from_secs(2);
 
 /// How often a weak fence is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -53,6 +57,11 @@ impl End {
         self.next_step.clone().unwrap_or_else(|| "the next step".to_owned())
     }
 
+    /// Where the lock is as far as another process of this run has told.
+    pub(crate) fn inherited(lock: LockEnd, holder: Option<String>) -> End {
+        End { lock, holder, ..End::default() }
+    }
+
     pub(crate) fn take_claim(&mut self, claim: &Claim, ours: &HolderId) {
         if claim.goes_on_without() {
             self.lock = LockEnd::NotHeld;
@@ -63,9 +72,9 @@ impl End {
                 self.renewed_at = Some(claimed.sent_at);
             }
             Claim::Unsettled => (self.lock, self.holder) = (LockEnd::Unknown, Some(ours.to_string())),
-            Claim::Busy { observation, .. } => self.holder = observation.holder().map(str::to_owned),
+            Claim::Busy { observation, .. } => self.holder = observation.holder().map(message::plain),
             Claim::Seen(observation) => {
-                self.holder = observation.as_ref().and_then(|seen| seen.0.holder()).map(str::to_owned);
+                self.holder = observation.as_ref().and_then(|seen| seen.0.holder()).map(message::plain);
             }
             Claim::Unavailable { .. } | Claim::None => {}
         }
@@ -84,7 +93,7 @@ impl End {
                 (LockEnd::NeverTaken, self.holder.take().filter(|holder| Some(holder) != ours.as_ref()))
             }
             Released::Deleted | Released::Emptied(_) | Released::AlreadyGone => (LockEnd::Released, None),
-            Released::NotOurs { holder } => (LockEnd::Lost, holder.clone()),
+            Released::NotOurs { holder } => (LockEnd::Lost, holder.as_deref().map(message::plain)),
             Released::Lost(lost) => (LockEnd::Lost, last_seen(lost)),
             Released::Left(_) => (LockEnd::Left, ours),
             Released::Unknown { .. } => (LockEnd::Unknown, ours),
@@ -186,6 +195,24 @@ pub(crate) fn start(lock: Origin, request: Request, clock: Arc<dyn Clock>) -> (K
     (keeper, changes)
 }
 
+/// Goes on with what another process of this run left of its lock.
+pub(crate) fn inherit(spec: &Spec, holder: &HolderId, estate: Estate, clock: Arc<dyn Clock>) -> (Keeper, Changes) {
+    let request = request(spec, holder);
+    let (cluster, folder) = (spec.cluster().cloned(), spec.lock_dir().map(Path::to_owned));
+    let make_store = move || match (cluster, folder) {
+        (Some(on), _) => {
+            let connection = surroundings::way_to(&on)?;
+            let client = connection.client_now()?;
+            Ok(Store::Kubernetes(LeaseApi::over(client, make_anew(&connection), Timing::STANDARD)))
+        }
+        (None, Some(folder)) => Ok(Store::Direct(LockFolder::new(folder, Timing::STANDARD).apart())),
+        (None, None) => Err(Failure::new(Code::Internal, "this run has nothing that keeps a lock")),
+    };
+    let mut keeper = Keeper::inherit(make_store, request, estate, Timing::STANDARD, clock);
+    let changes = Changes { order: Order::AsTheyCome, kept_back: VecDeque::new(), more: keeper.changes() };
+    (keeper, changes)
+}
+
 /// The Lease of this cluster, over the client that everything else uses, and with credentials that are had anew where
 /// the kubeconfig says how.
 pub(crate) fn lease_store(cluster: &Cluster) -> Store {
@@ -280,7 +307,12 @@ impl Claim {
                     told.note(format!("namespace {} was created for the lock", lock::NAMESPACE));
                 }
                 let lease = place.lease_path();
-                Event::LockClaimed(event::LockClaimed { holder: claimed.holder, lease, waited_ms: millis(waited) })
+                Event::LockClaimed(event::LockClaimed {
+                    holder: claimed.holder,
+                    lease,
+                    uid: claimed.uid,
+                    waited_ms: millis(waited),
+                })
             }
             Claim::Busy { observation, busy, manner } => waiting::blocked(&observation, busy, manner, None),
             Claim::Unavailable { why } => Event::NoteMade(event::NoteMade { text: message::going_on(&why) }),
@@ -288,8 +320,8 @@ impl Claim {
                 Some(seen) => {
                     let (observation, busy) = *seen;
                     event::LockObserved {
-                        holder: observation.holder().map(str::to_owned),
-                        instance: observation.record().instance().map(str::to_owned),
+                        holder: observation.holder().map(message::plain),
+                        instance: observation.record().instance().map(message::plain),
                         age_ms: busy.age.map(millis),
                         stale: busy.stale,
                         text: Some(busy.text),
@@ -360,7 +392,8 @@ pub(crate) async fn observe(store: &Store, place: &Place, clock: &dyn Clock) -> 
         Err(failure) => (Claim::Seen(None), Outcome::Failed(failure)),
         Ok(Some(observation)) if observation.holder().is_some() => {
             let busy = message::busy(&observation, place, clock.wall());
-            let note = format!("not claimed; it is held by {}", observation.holder().unwrap_or_default());
+            let note =
+                format!("not claimed; it is held by {}", message::plain(observation.holder().unwrap_or_default()));
             (Claim::Seen(Some(Box::new((observation, busy)))), Outcome::Done(note))
         }
         Ok(_) => (Claim::Seen(None), Outcome::Done("a dry run takes no lock".to_owned())),

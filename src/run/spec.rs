@@ -103,6 +103,8 @@ pub struct Spec {
     pub on_busy: OnBusy,
     /// How long a graceful stop may take.
     pub stop_after: Duration,
+    /// After how long the run is asked to stop by itself; none: never.
+    pub max_run_time: Option<Duration>,
     /// What must never be said, with the name of what it is for.
     #[serde(with = "exposed_map")]
     pub secrets: std::collections::BTreeMap<String, Secret>,
@@ -185,7 +187,8 @@ pub struct ForCommand {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// Where it runs: the folder that the front was started in.
+    /// Where it runs: the folder that the front was started in, whatever its name is made of.
+    #[serde(with = "any_path")]
     pub folder: PathBuf,
     /// The file that gets its standard output; the front follows it.
     pub stdout: PathBuf,
@@ -195,6 +198,22 @@ pub struct ForCommand {
     pub stdin: bool,
     /// The run ends with the command's own exit status when that is all there is to tell.
     pub propagate: bool,
+}
+
+/// A path that need not be text, which it is for serde by itself.
+mod any_path {
+    use std::ffi::OsString;
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        OsString::deserialize(deserializer).map(PathBuf::from)
+    }
 }
 
 impl OnCluster {

@@ -165,7 +165,7 @@ impl Candidate {
                 let (claim, outcome) = keeping::refused(error, &self.place, &*self.clock);
                 let failure = match outcome {
                     Outcome::Failed(failure) if self.wait != Wait::No => {
-                        Outcome::Failed(failure.cause(format!("the run waited for it for {}", clock::human(waited))))
+                        Outcome::Failed(after_waiting(failure, waited))
                     }
                     outcome => outcome,
                 };
@@ -179,10 +179,15 @@ impl Candidate {
     async fn until_claimable(&mut self, mut error: ClaimError, since: Instant) -> Waited {
         let mut follower = Follower::new(self.store.clone(), Timing::STANDARD);
         let mut said: Option<(Instant, Option<String>)> = None;
+        let mut unseen: Option<Failure> = None;
         loop {
             let now = self.clock.now();
             if answer(&error, self.wait, self.on_busy, now.since(since), Began::Before) != Answer::Wait {
-                return Waited::Over(error);
+                return match unseen {
+                    // What stood in the way when it could be seen last need not do so now.
+                    Some(why) if kind(&error) == Kind::Busy => Waited::Failed(after_waiting(why, now.since(since))),
+                    Some(_) | None => Waited::Over(error),
+                };
             }
             let holder = holder(&error);
             if said.as_ref().is_none_or(|(at, whom)| now.since(*at) >= SAY_EVERY || *whom != holder) {
@@ -197,10 +202,13 @@ impl Candidate {
             };
             match sight {
                 Sight::Lease(seen) => match self.in_the_way(seen) {
-                    Some(what) => error = what,
+                    Some(what) => (error, unseen) = (what, None),
                     None => return Waited::Claimable,
                 },
-                Sight::Blind(failure) => self.tell(What::Else(failure.message), now.since(since)),
+                Sight::Blind(failure) => {
+                    self.tell(What::Else(failure.message.clone()), now.since(since));
+                    unseen = Some(failure);
+                }
                 Sight::Refused(failure) => return Waited::Failed(failure),
             }
         }
@@ -248,6 +256,10 @@ fn holder(error: &ClaimError) -> Option<String> {
     }
 }
 
+fn after_waiting(failure: Failure, waited: Duration) -> Failure {
+    failure.cause(format!("the run waited for it for {}", clock::human(waited)))
+}
+
 fn stopped(note: &str) -> Outcome {
     Outcome::Stopped(Stopped { clean: true, unfinished: Vec::new(), note: note.to_owned() })
 }
@@ -274,12 +286,12 @@ pub(crate) fn blocked(seen: &Observation, busy: message::Busy, manner: BusyManne
         BusyManner::Waits => message::waiting(&busy.text, waited.unwrap_or_default()),
     };
     Event::LockBlocked(event::LockBlocked {
-        holder: seen.holder().unwrap_or_default().to_owned(),
-        instance: seen.record().instance().map(str::to_owned),
+        holder: message::plain(seen.holder().unwrap_or_default()),
+        instance: seen.record().instance().map(message::plain),
         age_ms: busy.age.map(millis),
         stale: busy.stale,
         text,
-        job_url: seen.record().note(notes::JOB_URL).map(str::to_owned),
+        job_url: seen.record().note(notes::JOB_URL).map(message::plain),
         manner,
         waited_ms: waited.map(millis),
     })

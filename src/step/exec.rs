@@ -4,9 +4,11 @@
 //! nothing which it had started is left.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Code, Failure};
+use crate::failure::{Code, Failure, shell_word};
 use crate::process::{Ended, Exit, Fate, Manner, Stdin, Why};
 use crate::step::halt::Asked;
 use crate::step::invoke::{Call, Files, Raw, make_folder};
@@ -51,10 +53,39 @@ async fn run(kit: &CommandKit, stdin: Stdin) -> Result<Ended, Failure> {
     let files = Files::at(&kit.means, RECORD, &kit.stdout, &kit.stderr)?;
     let done = call.run_in(&kit.means, files, stdin, Some).await.map_err(|failure| match failure.code {
         // It is there, and the system cannot run it.
-        Code::CommandFailed => Failure { code: Code::ToolUnsuitable, ..failure },
+        Code::CommandFailed => not_runnable(Failure { code: Code::ToolUnsuitable, ..failure }),
+        Code::ToolMissing => not_started(failure, &kit.program),
         _ => failure,
     })?;
     Ok(done.ended)
+}
+
+fn not_runnable(failure: Failure) -> Failure {
+    failure.hint("name a program that this machine can run; a script begins with `#!` and its interpreter")
+}
+
+/// The program was found. So it is something else that the system did not find: what is to run it.
+fn not_started(failure: Failure, program: &Path) -> Failure {
+    match interpreter(program) {
+        Some(interpreter) => failure
+            .cause(format!("its first line names the interpreter `{interpreter}`, which is not there"))
+            .hint(format!("install `{interpreter}`, or name another one in the first line of `{}`", program.display())),
+        None => failure.hint(format!(
+            "`{}` is there, and something that it needs to start is not: `ldd` names the libraries of a program",
+            program.display()
+        )),
+    }
+}
+
+/// What the first line of a script names after `#!`. A carriage return, which an editor may have left, is shown.
+fn interpreter(program: &Path) -> Option<String> {
+    const LONGEST: u64 = 256;
+    let mut head = Vec::new();
+    File::open(program).ok()?.take(LONGEST).read_to_end(&mut head).ok()?;
+    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = String::from_utf8_lossy(line);
+    let name = line.trim_matches([' ', '\t']).split([' ', '\t']).next().filter(|name| !name.is_empty())?;
+    Some(name.escape_debug().to_string())
 }
 
 fn would_run(kit: &CommandKit) -> String {
@@ -88,6 +119,7 @@ fn judge(name: &str, ended: &Ended, input: Input, asked: Asked) -> Outcome {
         Exit::Code(0) => Outcome::Done(format!("`{name}` ended with exit status 0")),
         Exit::Code(_) => Outcome::Failed(failed(format!("`{name}` ended with {}", ended.exit))),
         Exit::Signal(_) => Outcome::Failed(failed(format!("`{name}` was ended by {}", ended.exit))),
+        Exit::Unknown => Outcome::Failed(failed(format!("`{name}` has ended, and nobody knows how"))),
         Exit::Unseen => Outcome::Failed(failed(format!("nobody saw the end of `{name}`"))),
     }
 }
@@ -102,10 +134,11 @@ fn stopped(name: &str, ended: &Ended) -> Stopped {
     let clean = !ended.killed && !forced && ended.exit != Exit::Unseen && left == 0;
     let note = match ended.exit {
         Exit::Unseen => format!("nobody saw the end of `{name}`"),
-        Exit::Code(_) | Exit::Signal(_) if ended.killed => format!("`{name}` had to be killed"),
+        Exit::Code(_) | Exit::Signal(_) | Exit::Unknown if ended.killed => format!("`{name}` had to be killed"),
         Exit::Code(_) if ended.why.is_none() => {
             format!("`{name}` ended with {}; its input may have been cut off", ended.exit)
         }
+        Exit::Unknown => format!("`{name}` ended when it was asked to stop; nobody knows with which exit status"),
         Exit::Code(_) => format!("`{name}` ended with {} when it was asked to stop", ended.exit),
         Exit::Signal(_) => format!("`{name}` was ended by {} when it was asked to stop", ended.exit),
     };
@@ -130,7 +163,8 @@ pub fn find_command(environment: &[(String, String)], word: &OsStr, folder: &Pat
         let failure = if path.is_empty() { failure.cause("PATH is not set") } else { failure };
         let here = folder.join(word);
         if is_program(&here) {
-            failure.hint(format!("one of that name is in this folder: write `./{shown}`"))
+            failure
+                .hint(format!("one of that name is in this folder: write `./{}`", shell_word(&word.to_string_lossy())))
         } else if is_for_a_shell(word) {
             failure.hint("what only a shell understands needs one: `dcctl exec … -- sh -c '…'`")
         } else {
@@ -146,8 +180,11 @@ fn no_program(path: &Path) -> Failure {
     let missing = |sentence: String| Failure::new(Code::ToolMissing, sentence);
     if path.is_dir() {
         missing(format!("`{shown}` is a folder")).hint("name a program in it")
+    } else if path.is_file() {
+        let typed = shell_word(&path.to_string_lossy());
+        missing(format!("`{shown}` is no program: it may not be executed")).hint(format!("`chmod +x {typed}`"))
     } else if path.exists() {
-        missing(format!("`{shown}` is no program: it may not be executed")).hint(format!("chmod +x '{shown}'"))
+        missing(format!("`{shown}` is no program: it is no file")).hint("name a file that can be run")
     } else {
         missing(format!("there is no file `{shown}`")).hint("write the path of a program, or its name on PATH")
     }

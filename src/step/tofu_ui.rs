@@ -185,7 +185,7 @@ impl fmt::Display for Doomed {
 }
 
 /// Reads the lines of one OpenTofu process and keeps the account of them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Ui {
     /// The parts of a long line, so far.
     parts: String,

@@ -88,7 +88,7 @@ impl Work<'_> {
                 kit.course.keep(Planned::Changes { root: cwd, file });
                 Ok(Outcome::Done(ui.planned().unwrap_or_else(|| "only outputs change".to_owned())))
             }
-            Exit::Code(_) | Exit::Signal(_) | Exit::Unseen => {
+            Exit::Code(_) | Exit::Signal(_) | Exit::Unseen | Exit::Unknown => {
                 let name = self.name();
                 let (deed, unsaved, state) = ("plan", None, None);
                 let planned = Applied { deed, name: &name, ui: &ui, tail: &tail, ended, unsaved, state };

@@ -153,6 +153,13 @@ impl Dcctl {
         Dcctl { command: shell }
     }
 
+    /// With nothing on its standard input, and both outputs read, also when a shell starts it.
+    #[must_use]
+    pub(crate) fn with_pipes(mut self) -> Dcctl {
+        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self
+    }
+
     /// The command itself, for what has no word of its own here: another folder, a group, a closed standard output.
     pub(crate) fn command(&mut self) -> &mut Command {
         &mut self.command

@@ -1,12 +1,13 @@
 //! The paths of a run: its own folder, where reports go, where state lives.
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use jiff::Timestamp;
 
-use crate::commands::apply::absolute;
+use crate::commands::apply::{absolute, as_text};
 use crate::config::Environment;
 use crate::failure::{Code, Failure};
 use crate::run::{BALLAST, JOURNAL, LOG, make_ballast};
@@ -26,8 +27,15 @@ pub(super) const OWN: [&str; 8] =
 #[derive(Debug)]
 pub(crate) struct RunFolder {
     path: PathBuf,
-    ours: bool,
+    found: Found,
     kept: bool,
+}
+
+/// Whether a folder was there before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Made,
+    There,
 }
 
 impl RunFolder {
@@ -42,22 +50,23 @@ impl RunFolder {
             Some(path) => absolute("--run-dir", path)?,
             None => default_folder(environment, now, run)?,
         };
-        if path.join(JOURNAL).exists() {
-            let sentence = format!("--run-dir {} already holds the journal of another run", path.display());
-            return Err(Failure::new(Code::OptionInvalid, sentence).hint("give each run a folder of its own"));
+        let unusable = |error: &io::Error| unusable(&path, error);
+        let found = make_folder(&path).map_err(|error| unusable(&error))?;
+        // Who makes the journal has the folder: of two that begin at once one is the later one.
+        let claimed = File::options().append(true).create_new(true).mode(0o600).open(path.join(JOURNAL));
+        if let Err(error) = claimed {
+            if error.kind() == ErrorKind::AlreadyExists {
+                let sentence = format!("--run-dir {} already holds the journal of another run", path.display());
+                return Err(Failure::new(Code::OptionInvalid, sentence).hint("give each run a folder of its own"));
+            }
+            if found == Found::Made {
+                let _ = fs::remove_dir(&path);
+            }
+            return Err(unusable(&error));
         }
-        let ours = !path.exists();
-        let folder = RunFolder { path, ours, kept: false };
-        folder.prepare().map_err(|error| {
-            let sentence = format!("the run directory {} cannot be used", folder.path.display());
-            Failure::new(Code::RunDirUnusable.unless_exhausted(&error), sentence).because(&error)
-        })?;
-        Ok(folder)
-    }
-
-    fn prepare(&self) -> std::io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
-        make_ballast(&self.path)
+        let made = make_ballast(&path).map_err(|error| unusable(&error));
+        let folder = RunFolder { path, found, kept: false };
+        made.map(|()| folder)
     }
 
     /// Where it is.
@@ -73,15 +82,27 @@ impl RunFolder {
     /// The run did not begin after all: what was written for it goes, also from a folder that was there before.
     pub(crate) fn give_up(&mut self) {
         self.kept = false;
+    }
+
+    /// Takes away what was made for the run. A journal that says something stays in a folder that was there before.
+    fn clear(&self) {
+        let own = |name: &str| self.path.join(name);
         for name in [KUBECONFIG, BALLAST] {
-            let _ = fs::remove_file(self.path.join(name));
+            let _ = fs::remove_file(own(name));
+        }
+        if own(JOURNAL).metadata().is_ok_and(|journal| journal.len() == 0) {
+            let _ = fs::remove_file(own(JOURNAL));
         }
     }
 }
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
-        if self.ours && !self.kept {
+        if self.kept {
+            return;
+        }
+        self.clear();
+        if self.found == Found::Made {
             for own in OWN.map(|name| self.path.join(name)) {
                 let _ = if own.is_dir() { fs::remove_dir_all(&own) } else { fs::remove_file(&own) };
             }
@@ -91,14 +112,56 @@ impl Drop for RunFolder {
     }
 }
 
+/// Makes a folder, readable by this user alone, with those above it. Says whether it was there.
+fn make_folder(path: &Path) -> io::Result<Found> {
+    let make = || DirBuilder::new().mode(0o700).create(path);
+    let made = make().or_else(|error| match path.parent() {
+        Some(above) if error.kind() == ErrorKind::NotFound => {
+            DirBuilder::new().recursive(true).mode(0o700).create(above)?;
+            make()
+        }
+        Some(_) | None => Err(error),
+    });
+    match made {
+        Ok(()) => Ok(Found::Made),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(Found::There),
+        Err(error) => Err(error),
+    }
+}
+
+/// What is to be done depends on why: room helps a disk that is full, and nothing else.
+fn unusable(path: &Path, error: &io::Error) -> Failure {
+    let sentence = format!("the run directory {} cannot be used", path.display());
+    let failure = Failure::new(Code::RunDirUnusable.unless_exhausted(error), sentence).because(error);
+    match error.kind() {
+        ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+            failure.hint("It, or a part of its path, is a file: give a folder with --run-dir.")
+        }
+        ErrorKind::NotFound => failure.hint("No folder can be made there: give another one with --run-dir."),
+        ErrorKind::PermissionDenied => failure.hint(
+            "Give a folder that this account may write to with --run-dir, and start dcctl with a umask that leaves its \
+             owner the right to what is made (`umask 077`).",
+        ),
+        ErrorKind::ReadOnlyFilesystem => failure.hint("Give a folder that can be written to with --run-dir."),
+        ErrorKind::FileTooLarge => {
+            failure.hint("Raise the limit on the size of files that dcctl was started with (`ulimit -f`).")
+        }
+        _ => failure,
+    }
+}
+
 /// `runs/TIME-RUN` in the user's state folder. A folder that others could have made first has to be ours.
 fn default_folder(environment: &Environment, now: Timestamp, run: &str) -> Result<PathBuf, Failure> {
     let state = environment.state_folder();
-    let foreign = fs::metadata(&state).is_ok_and(|state| state.uid() != rustix::process::geteuid().as_raw());
-    if foreign {
+    let ours = rustix::process::geteuid().as_raw();
+    let foreign = fs::metadata(&state).is_ok_and(|state| state.uid() != ours);
+    // Whoever made a link may make it lead elsewhere at any time.
+    let led_there = fs::symlink_metadata(&state).is_ok_and(|link| ![ours, 0].contains(&link.uid()));
+    if foreign || led_there {
         let sentence = format!("the state folder {} belongs to another user", state.display());
         return Err(Failure::new(Code::RunDirUnusable, sentence).hint("give a folder of your own with --run-dir"));
     }
+    as_text("the state folder", &state).map_err(|failure| failure.hint("give another folder with --run-dir"))?;
     Ok(state.join("runs").join(format!("{}-{run}", now.strftime("%Y%m%dT%H%M%SZ"))))
 }
 

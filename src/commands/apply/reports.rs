@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -74,6 +75,9 @@ fn stays_clear(option: &str, path: &Path, run_dir: Option<&Path>, reads: &Reads)
         Err(Failure::new(Code::OptionInvalid, format!("{option} {} {what}", path.display())).hint(hint))
     };
     let other = "name another file";
+    if let Some(stream) = own_stream(path) {
+        return refuse(&format!("is the file that is this command's {stream}"), other);
+    }
     match run_dir.and_then(|folder| own_name(path, folder)) {
         Some(JOURNAL) if option == EVENTS => {
             return refuse("is the journal of the run", "the journal has every event without this option");
@@ -103,6 +107,32 @@ fn own_name(path: &Path, run_dir: &Path) -> Option<&'static str> {
         is_same(path, &own) || is_within(path, &own)
     };
     OWN.iter().find(own).copied()
+}
+
+/// The standard stream of this process that is this very file: what is read from there, or written there by others.
+fn own_stream(path: &Path) -> Option<&'static str> {
+    let found = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    let same = |stream: BorrowedFd<'_>| {
+        let stream = rustix::fs::fstat(stream).ok();
+        stream.is_some_and(|stream| (stream.st_dev, stream.st_ino) == (found.dev(), found.ino()))
+    };
+    let [input, output, error] = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()].map(same);
+    let named = [(input, "standard input"), (output, "standard output"), (error, "standard error")];
+    named.into_iter().find_map(|(is_it, name)| is_it.then_some(name))
+}
+
+/// Refuses a run directory in the folder that keeps the lock: whatever lies there is the lock's.
+///
+/// # Errors
+/// `config.option`.
+pub(crate) fn apart_from_the_lock(run_dir: Option<&Path>, reads: &Reads) -> Result<(), Failure> {
+    match (run_dir, reads.lock_dir.as_deref()) {
+        (Some(run_dir), Some(lock_dir)) if is_within(run_dir, lock_dir) => {
+            let sentence = format!("--run-dir {} lies in the folder that keeps the lock", run_dir.display());
+            Err(Failure::new(Code::OptionInvalid, sentence).hint("name a folder elsewhere"))
+        }
+        (_, _) => Ok(()),
+    }
 }
 
 /// Whether two paths lead to one file, which need not be there yet.

@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
-use crate::failure::{Code, Failure};
+use crate::failure::{Code, Failure, shell_word};
 use crate::lock::direct::folder::Folder;
 use crate::lock::direct::stage::{Commit, TooLate};
 use crate::lock::record::{LEASE_FILE, NAME, Record};
@@ -20,7 +20,7 @@ use crate::lock::store::{Created, Deleted, Replaced, Trouble};
 /// The Lease's file.
 pub(super) const LEASE: &str = LEASE_FILE;
 /// The next one.
-const TEMPORARY: &str = "dcctl.lease.tmp";
+pub(super) const TEMPORARY: &str = "dcctl.lease.tmp";
 /// A Lease is smaller than this many bytes by far.
 const LONGEST: u64 = 1 << 20;
 
@@ -79,8 +79,11 @@ fn parse(bytes: &[u8]) -> Result<Record, &'static str> {
     let json: Value = serde_json::from_slice(bytes).map_err(|_| "it is torn, or no JSON at all")?;
     let ours = json["kind"] == "Lease" && json["metadata"]["name"] == NAME;
     let record = Record::from_json(json).filter(|_| ours).ok_or("it is no Lease of dcctl")?;
-    if record.version().parse::<u64>().is_err() {
-        return Err("its version is no number");
+    match record.version().parse::<u64>() {
+        // A change is told by a version that is one higher.
+        Ok(u64::MAX) => return Err("no version can come after its own"),
+        Ok(_) => {}
+        Err(_) => return Err("its version is no number"),
     }
     if record.deleting_since().is_some() {
         return Err("it says that it is being deleted, which a file never is");
@@ -92,8 +95,9 @@ fn foreign(folder: &Folder, why: &str) -> Trouble {
     let path = folder.file(LEASE);
     let message = format!("the lock's file {} cannot be used: {why}", path.display());
     Trouble::Refused(Failure::new(Code::LockRecordUnreadable, message).hint(format!(
-        "Look at it. Only when nothing lives any more that used this lock, move it away: `mv {0} {0}.broken`.",
-        path.display()
+        "Look at it. Only when nothing lives any more that used this lock, move it away: `mv {} {}`.",
+        shell_word(&path.to_string_lossy()),
+        shell_word(&format!("{}.broken", path.to_string_lossy()))
     )))
 }
 
@@ -127,7 +131,7 @@ pub(super) fn replace(folder: &Folder, record: &Record, commit: &Commit) -> Resu
         return Ok(Replaced::Conflict);
     };
     let version = there.record.version().parse::<u64>().expect("it was read as a number");
-    let next = versioned(record.json().clone(), version.saturating_add(1));
+    let next = versioned(record.json().clone(), version.checked_add(1).expect("the last number is not read"));
     write(folder, &next)?;
     begin(commit)?;
     let swapped = swap(folder, &there);
@@ -281,6 +285,7 @@ fn new_uid() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::direct::folder::Spot;
     use crate::lock::direct::stage::Stage;
 
     #[test]
@@ -304,6 +309,8 @@ mod tests {
         assert_eq!(changed("/metadata/name", json!("other")), Some("it is no Lease of dcctl"));
         assert_eq!(changed("/metadata/uid", json!("")), Some("it is no Lease of dcctl"));
         assert_eq!(changed("/metadata/resourceVersion", json!("x")), Some("its version is no number"));
+        let last = json!(u64::MAX.to_string());
+        assert_eq!(changed("/metadata/resourceVersion", last), Some("no version can come after its own"));
         assert!(
             changed(
                 "/metadata",
@@ -320,7 +327,7 @@ mod tests {
     /// A lock folder with a Lease of ours.
     fn held() -> (tempfile::TempDir, Folder) {
         let place = tempfile::tempdir().expect("a folder");
-        let folder = Folder::open(place.path()).map_err(Trouble::into_failure).expect("it is there");
+        let folder = Folder::open(&Spot::new(place.path())).map_err(Trouble::into_failure).expect("it is there");
         let draft = json!({ "kind": "Lease", "metadata": { "name": NAME }, "spec": { "holderIdentity": "us" } });
         let made = create(&folder, &draft, &Stage::begin().commit());
         assert!(matches!(made, Ok(Created::Stored(_))), "{made:?}");

@@ -5,13 +5,14 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Access, AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::Errno;
 
-use crate::failure::{Code, Failure};
+use crate::failure::{Code, Failure, shell_word};
 use crate::lock::direct::Tried;
-use crate::lock::direct::file::LEASE;
+use crate::lock::direct::file::{LEASE, TEMPORARY};
 use crate::lock::direct::mount::{Mount, Reach, judge};
 use crate::lock::store::Trouble;
 
@@ -26,11 +27,35 @@ const STICKY: u32 = 0o1000;
 /// The bits that let others than its owner write to a folder.
 const OTHERS_WRITE: u32 = 0o022;
 
+/// The path that is a lock's name, and whether a folder was found there.
+#[derive(Debug)]
+pub(in crate::lock::direct) struct Spot {
+    path: PathBuf,
+    found: AtomicBool,
+}
+
+impl Spot {
+    /// The path, ending with the folder's name: with a slash behind it, or `/.`, the system follows a link before it looks.
+    pub(super) fn new(path: &Path) -> Spot {
+        Spot { path: path.components().collect(), found: AtomicBool::new(false) }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 /// An opened lock folder.
 pub(super) struct Folder {
     descriptor: OwnedFd,
     path: PathBuf,
     stat: Stat,
+}
+
+/// Why there is no open file to lock.
+enum NotOpened {
+    Missing,
+    Trouble(Trouble),
 }
 
 /// The file lock, until it is dropped.
@@ -46,13 +71,17 @@ impl Drop for Flock {
 impl Folder {
     /// Opens it. The last part of the path may not be a link: whoever may change that would move the lock from under
     /// everybody who has it.
-    pub(super) fn open(path: &Path) -> Result<Folder, Trouble> {
+    pub(super) fn open(spot: &Spot) -> Result<Folder, Trouble> {
+        let path = &spot.path;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::open(path, flags, Mode::empty());
         let opened = opened.and_then(|descriptor| Ok((rustix::fs::fstat(&descriptor)?, descriptor)));
         match opened {
-            Ok((stat, descriptor)) => Ok(Folder { descriptor, path: path.to_owned(), stat }),
-            Err(error) => Err(not_opened(path, error)),
+            Ok((stat, descriptor)) => {
+                spot.found.store(true, Ordering::Relaxed);
+                Ok(Folder { descriptor, path: path.to_owned(), stat })
+            }
+            Err(error) => Err(not_opened(spot, error)),
         }
     }
 
@@ -84,7 +113,7 @@ impl Folder {
         Mount::find(&std::fs::read_to_string("/proc/self/mountinfo").ok()?, id)
     }
 
-    /// Whether this account may claim and reclaim in it.
+    /// Whether this account may claim and reclaim in it. Nothing is made.
     pub(super) fn check_writable(&self) -> Result<(), Trouble> {
         let access = rustix::fs::accessat(&self.descriptor, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
         access.map_err(|error| self.trouble("write to", error))?;
@@ -92,10 +121,20 @@ impl Folder {
             match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => self.refuse_another_s(&stat)?,
                 Err(Errno::NOENT) => {}
-                Err(error) => return Err(self.trouble("look at", error)),
+                Err(error) => return Err(self.trouble_with(name, "look at", error)),
             }
         }
-        Ok(())
+        match rustix::fs::statat(&self.descriptor, TEMPORARY, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_dir() => {
+                return Err(self.trouble_with(TEMPORARY, "remove", Errno::ISDIR));
+            }
+            Ok(_) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(self.trouble_with(TEMPORARY, "look at", error)),
+        }
+        match self.open_flock() {
+            Ok(_) | Err(NotOpened::Missing) => Ok(()),
+            Err(NotOpened::Trouble(trouble)) => Err(trouble),
+        }
     }
 
     /// In a sticky folder that others may write to, nobody can take away the Lease of another user.
@@ -106,6 +145,7 @@ impl Folder {
             return Ok(());
         }
         let path = self.path.display();
+        let typed = shell_word(&self.path.to_string_lossy());
         let message = format!(
             "the lock folder {path} is sticky and is used by another user (uid {}; this is uid {ours}): neither could take \
              away what the other left behind",
@@ -114,7 +154,7 @@ impl Folder {
         Err(Trouble::Refused(
             Failure::new(Code::LockDirUnusable, message)
                 .hint("Give these users a folder of their own: `install -d -m 2770 -g GROUP DIR`.")
-                .hint(format!("If the folder is for this alone, take the bit off: `chmod -t {path}`.")),
+                .hint(format!("If the folder is for this alone, take the bit off: `chmod -t {typed}`.")),
         ))
     }
 
@@ -125,7 +165,19 @@ impl Folder {
     }
 
     fn take_flock(&self) -> Result<Option<Flock>, Trouble> {
-        let file = self.open_flock()?;
+        let file = match self.open_flock() {
+            Err(NotOpened::Missing) => {
+                self.make_flock()?;
+                self.open_flock()
+            }
+            opened => opened,
+        };
+        let file = match file {
+            Ok(file) => file,
+            // Somebody has removed it by hand in this moment.
+            Err(NotOpened::Missing) => return Ok(None),
+            Err(NotOpened::Trouble(trouble)) => return Err(trouble),
+        };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK | Errno::INTR) => return Ok(None),
@@ -143,22 +195,19 @@ impl Folder {
     }
 
     /// NFS wants a file that is locked alone to be open for writing.
-    fn open_flock(&self) -> Result<OwnedFd, Trouble> {
+    fn open_flock(&self) -> Result<OwnedFd, NotOpened> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let open = || rustix::fs::openat(&self.descriptor, FLOCK, flags, Mode::empty());
-        let file = match open() {
-            Err(Errno::NOENT) => {
-                self.make_flock()?;
-                open()
-            }
-            opened => opened,
+        let trouble = |doing: &str, error: Errno| NotOpened::Trouble(self.trouble_with(FLOCK, doing, error));
+        let file = match rustix::fs::openat(&self.descriptor, FLOCK, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Err(NotOpened::Missing),
+            Err(error) => return Err(trouble("open", error)),
         };
-        let file = file.map_err(|error| self.trouble_with(FLOCK, "open", error))?;
-        let stat = rustix::fs::fstat(&file).map_err(|error| self.trouble_with(FLOCK, "look at", error))?;
+        let stat = rustix::fs::fstat(&file).map_err(|error| trouble("look at", error))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
             Ok(file)
         } else {
-            Err(self.trouble_with(FLOCK, "lock", Errno::INVAL))
+            Err(NotOpened::Trouble(self.in_the_way(FLOCK, "it is no file")))
         }
     }
 
@@ -194,12 +243,26 @@ impl Folder {
 
     /// What the system says about the folder, as an answer to a request that has done nothing yet.
     pub(super) fn trouble(&self, doing: &str, error: Errno) -> Trouble {
-        trouble(format!("cannot {doing} the lock folder {}", self.path.display()), error)
+        trouble(format!("cannot {doing} the lock folder {}", self.path.display()), &self.path, error)
     }
 
     /// The same about a file in it.
     pub(super) fn trouble_with(&self, name: &str, doing: &str, error: Errno) -> Trouble {
-        trouble(format!("cannot {doing} {}", self.file(name).display()), error)
+        match error {
+            Errno::LOOP => self.in_the_way(name, "it is a symbolic link"),
+            Errno::ISDIR => self.in_the_way(name, "it is a folder"),
+            Errno::NXIO => self.in_the_way(name, "it is no file"),
+            _ => trouble(format!("cannot {doing} {}", self.file(name).display()), &self.path, error),
+        }
+    }
+
+    /// Something that is no file lies where one of the lock's own is to be. It goes only by somebody's hand.
+    fn in_the_way(&self, name: &str, why: &str) -> Trouble {
+        let path = self.file(name);
+        let (typed, away) = (path.to_string_lossy(), format!("{}.away", path.display()));
+        let message = format!("{} is in the way of the lock: {why}", path.display());
+        let hint = format!("Move it out of the way: `mv {} {}`.", shell_word(&typed), shell_word(&away));
+        Trouble::Refused(Failure::new(Code::LockDirUnusable, message).hint(hint))
     }
 
     /// The path of a file in it.
@@ -208,7 +271,8 @@ impl Folder {
     }
 }
 
-fn not_opened(path: &Path, error: Errno) -> Trouble {
+fn not_opened(spot: &Spot, error: Errno) -> Trouble {
+    let path = spot.path();
     let is_link = || rustix::fs::lstat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink());
     let shown = path.display();
     if matches!(error, Errno::LOOP | Errno::NOTDIR) && is_link() {
@@ -219,26 +283,47 @@ fn not_opened(path: &Path, error: Errno) -> Trouble {
             Failure::new(Code::LockDirUnusable, message).hint(format!("Name the folder that it leads to{to}.")),
         );
     }
+    let message = format!("the lock folder {shown} cannot be opened");
     let hint = match error {
+        // It may come back: a disk is mounted again, a folder is renamed back.
+        Errno::NOENT if spot.found.load(Ordering::Relaxed) => {
+            "It was there before: find out who moved or removed it, or whether its disk is still mounted.".to_owned()
+        }
         Errno::NOENT => {
-            format!("Make it, so that all who share the lock can write to it: `install -d -m 2770 {shown}`.")
+            let typed = shell_word(&path.to_string_lossy());
+            format!("Make it, so that all who share the lock can write to it: `install -d -m 2770 {typed}`.")
         }
         Errno::NOTDIR => "Name a folder; the lock's files are made in it.".to_owned(),
-        _ => return trouble(format!("the lock folder {shown} cannot be opened"), error),
+        Errno::LOOP => "A symbolic link in this path leads back to itself: mend it, or name another path.".to_owned(),
+        _ => return trouble(message, path, error),
     };
-    let failure = Failure::new(Code::LockDirUnusable, format!("the lock folder {shown} cannot be opened"));
-    Trouble::Unsent(failure.because(&std::io::Error::from(error)).hint(hint))
+    let failure = Failure::new(Code::LockDirUnusable, message).because(&std::io::Error::from(error)).hint(hint);
+    match error {
+        Errno::LOOP => Trouble::Refused(failure),
+        _ => Trouble::Unsent(failure),
+    }
 }
 
 /// An error of the system. Permissions do not change by trying again; a full disk or a server that is away may.
-fn trouble(message: String, error: Errno) -> Trouble {
+fn trouble(message: String, folder: &Path, error: Errno) -> Trouble {
     let error = std::io::Error::from(error);
     let failure = Failure::new(Code::LockDirUnusable.unless_exhausted(&error), message).because(&error);
     match error.kind() {
-        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-            let hint = "Everybody who shares the lock has to be able to write to the folder and to the files in it: one \
-                        group, and `chmod g+rws` on the folder.";
-            Trouble::Refused(failure.hint(hint))
+        std::io::ErrorKind::PermissionDenied => {
+            let typed = shell_word(&folder.to_string_lossy());
+            Trouble::Refused(failure.hint(format!(
+                "Everybody who shares the lock has to be able to write to the folder and to the files in it: one group, \
+                 and `chmod g+rws {typed}`."
+            )))
+        }
+        std::io::ErrorKind::ReadOnlyFilesystem => Trouble::Refused(
+            failure.hint("Its file system is read-only: mount it for writing, or name a folder on another one."),
+        ),
+        std::io::ErrorKind::InvalidFilename => {
+            Trouble::Refused(failure.hint("No file system takes such a name: name another folder."))
+        }
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            Trouble::Unsent(failure.hint("Make room on its disk, or name a folder on another one."))
         }
         _ => Trouble::Unsent(failure),
     }

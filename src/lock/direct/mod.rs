@@ -27,7 +27,7 @@ mod folder;
 mod mount;
 mod stage;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ use tokio::time::{sleep, timeout};
 use crate::clock;
 use crate::failure::{Code, Failure};
 use crate::lock::direct::file::Precondition;
-use crate::lock::direct::folder::Folder;
+use crate::lock::direct::folder::{Folder, Spot};
 use crate::lock::direct::stage::{Commit, Stage};
 use crate::lock::lease_watch::Changes;
 use crate::lock::protocol::follow::NotWatched;
@@ -64,7 +64,7 @@ pub enum Intent {
 /// The one lock of a folder. Clones share their turn: of all of them one request is under way at a time.
 #[derive(Debug, Clone)]
 pub struct LockFolder {
-    path: Arc<Path>,
+    spot: Arc<Spot>,
     limit: Duration,
     look_every: Duration,
     turn: Arc<Semaphore>,
@@ -80,9 +80,9 @@ pub(in crate::lock::direct) enum Tried<T> {
 
 impl LockFolder {
     /// The lock in this folder. Nothing is looked at yet.
-    pub fn new(path: PathBuf, timing: Timing) -> LockFolder {
+    pub fn new(path: impl AsRef<Path>, timing: Timing) -> LockFolder {
         LockFolder {
-            path: path.into(),
+            spot: Arc::new(Spot::new(path.as_ref())),
             limit: timing.request_timeout(),
             look_every: timing.poll_clock_every(),
             turn: Arc::new(Semaphore::new(1)),
@@ -100,7 +100,7 @@ impl LockFolder {
     /// # Errors
     /// Why it cannot be used, and what to do about it.
     pub async fn check(&self, intent: Intent) -> Result<Reach, Failure> {
-        let checking = self.request("look at the lock folder", move |path, _| check(path, intent).map(Tried::Done));
+        let checking = self.request("look at the lock folder", move |spot, _| check(spot, intent).map(Tried::Done));
         checking.await.map_err(Trouble::into_failure)
     }
 
@@ -109,7 +109,7 @@ impl LockFolder {
     /// # Errors
     /// As above.
     pub fn check_now(&self, intent: Intent) -> Result<Reach, Failure> {
-        check(&self.path, intent).map_err(Trouble::into_failure)
+        check(&self.spot, intent).map_err(Trouble::into_failure)
     }
 
     /// Tells what the Lease is now, and then each time that it is another, by reading it every second.
@@ -140,7 +140,7 @@ impl LockFolder {
     async fn request<T, A>(&self, what: &'static str, act: A) -> Result<T, Trouble>
     where
         T: Send + 'static,
-        A: Fn(&Path, &Commit) -> Result<Tried<T>, Trouble> + Send + Sync + 'static,
+        A: Fn(&Spot, &Commit) -> Result<Tried<T>, Trouble> + Send + Sync + 'static,
     {
         let (act, stage) = (Arc::new(act), Stage::begin());
         let tries = async {
@@ -170,10 +170,10 @@ impl LockFolder {
     ) -> Result<(Result<Tried<T>, Trouble>, OwnedSemaphorePermit), Trouble>
     where
         T: Send + 'static,
-        A: Fn(&Path, &Commit) -> Result<Tried<T>, Trouble> + Send + Sync + 'static,
+        A: Fn(&Spot, &Commit) -> Result<Tried<T>, Trouble> + Send + Sync + 'static,
     {
-        let path = self.path.clone();
-        let tried = tokio::task::spawn_blocking(move || (act(&path, &commit), turn));
+        let spot = self.spot.clone();
+        let tried = tokio::task::spawn_blocking(move || (act(&spot, &commit), turn));
         tried.await.map_err(|error| {
             Trouble::Unclear(Failure::new(Code::Internal, "a request about the lock broke off").because(&error))
         })
@@ -188,14 +188,14 @@ impl LockFolder {
         match reached {
             stage::Reached::InUse => Trouble::Unsent(said(format!(
                 "another process has had the file lock on {} for {limit}",
-                self.path.join(folder::FLOCK).display()
+                self.spot.path().join(folder::FLOCK).display()
             ))),
             stage::Reached::Looking => {
-                Trouble::Unsent(said(format!("the file system of {} does not answer", self.path.display())))
+                Trouble::Unsent(said(format!("the file system of {} does not answer", self.spot.path().display())))
             }
             stage::Reached::Committing => Trouble::Unclear(said(format!(
                 "the file system of {} did not finish the change within {limit}",
-                self.path.display()
+                self.spot.path().display()
             ))),
         }
     }
@@ -217,8 +217,8 @@ impl Known {
     }
 }
 
-fn check(path: &Path, intent: Intent) -> Result<Reach, Trouble> {
-    let folder = Folder::open(path)?;
+fn check(spot: &Spot, intent: Intent) -> Result<Reach, Trouble> {
+    let folder = Folder::open(spot)?;
     let reach = folder.reach()?;
     match intent {
         Intent::Look => {}
@@ -230,8 +230,8 @@ fn check(path: &Path, intent: Intent) -> Result<Reach, Trouble> {
 impl LeaseStore for LockFolder {
     async fn create(&self, draft: &Value) -> Result<Created, Trouble> {
         let draft = draft.clone();
-        self.request("claim the lock", move |path, commit| {
-            Folder::open(path)?.under_flock(|folder| file::create(folder, &draft, commit))
+        self.request("claim the lock", move |spot, commit| {
+            Folder::open(spot)?.under_flock(|folder| file::create(folder, &draft, commit))
         })
         .await
     }
@@ -242,21 +242,21 @@ impl LeaseStore for LockFolder {
     }
 
     async fn read(&self) -> Result<Option<Record>, Trouble> {
-        self.request("read the lock", |path, _| file::read(&Folder::open(path)?).map(Tried::Done)).await
+        self.request("read the lock", |spot, _| file::read(&Folder::open(spot)?).map(Tried::Done)).await
     }
 
     async fn replace(&self, record: &Record) -> Result<Replaced, Trouble> {
         let record = record.clone();
-        self.request("renew the lock", move |path, commit| {
-            Folder::open(path)?.under_flock(|folder| file::replace(folder, &record, commit))
+        self.request("renew the lock", move |spot, commit| {
+            Folder::open(spot)?.under_flock(|folder| file::replace(folder, &record, commit))
         })
         .await
     }
 
     async fn delete(&self, uid: &str, version: &str) -> Result<Deleted, Trouble> {
         let precondition = Precondition { uid: uid.to_owned(), version: version.to_owned() };
-        self.request("release the lock", move |path, commit| {
-            Folder::open(path)?.under_flock(|folder| file::delete(folder, &precondition, commit))
+        self.request("release the lock", move |spot, commit| {
+            Folder::open(spot)?.under_flock(|folder| file::delete(folder, &precondition, commit))
         })
         .await
     }

@@ -121,8 +121,8 @@ pub enum End {
     },
     /// The Lease is being deleted, and finalizers keep it: there is nothing that taking it would help. Nothing was done.
     BeingDeleted(Observation),
-    /// What was typed is not the holder. Nothing was done.
-    Mistyped,
+    /// What was typed is not this holder. Nothing was done.
+    Mistyped(String),
     /// The person stopped it. Nothing was done.
     Interrupted,
     /// The holder gave the lock back meanwhile, or somebody deleted it. Nothing was done.
@@ -266,8 +266,9 @@ impl Reclaim {
 
     fn typed(&mut self, line: &str) {
         let State::Asking(shown) = &self.state else { return };
-        if line != plain(shown.holder().unwrap_or_default()) {
-            return self.end(End::Mistyped);
+        let holder = plain(shown.holder().unwrap_or_default());
+        if line != holder {
+            return self.end(End::Mistyped(holder));
         }
         self.state = State::Confirming(shown.clone());
         self.ask(Ask::Read);
@@ -394,6 +395,12 @@ impl Reclaim {
                 }
                 Err(end) => self.end(end),
             },
+            // A folder that is not there any more: it is looked for a few times, and then nothing is left to be taken.
+            Err(Trouble::Unsent(failure))
+                if failure.code == Code::LockDirUnusable && watch.failures.failures() >= MOST_RETRIES =>
+            {
+                self.end(End::NotTaken(failure));
+            }
             Err(Trouble::Unclear(_) | Trouble::Unsent(_)) if now.boot < watch.until + LAST_LOOK => {
                 self.wake = Some(now.boot + watch.failures.failed(self.book.timing));
                 self.state = State::Watching(watch);

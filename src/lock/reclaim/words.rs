@@ -10,10 +10,24 @@ use crate::lock::place::Place;
 use crate::lock::protocol::Released;
 use crate::lock::reclaim::{Changed, End, Progress, Window};
 
+/// The longest holder that somebody is asked to type again, in characters. Those of dcctl have less than half.
+const LONGEST_TYPED: usize = 200;
+
 /// The lock is nobody's.
-pub const NOT_CLAIMED: &str = "this cluster is not claimed; there is nothing to reclaim";
+fn not_claimed(place: &Place) -> &'static str {
+    match place {
+        Place::Cluster(_) => "this cluster is not claimed; there is nothing to reclaim",
+        Place::Folder(_) => "the lock of this folder is not claimed; there is nothing to reclaim",
+    }
+}
+
 /// It was taken and given back.
-pub const FREE: &str = "the cluster lock is now free";
+fn free(place: &Place) -> &'static str {
+    match place {
+        Place::Cluster(_) => "the cluster lock is now free",
+        Place::Folder(_) => "the lock of this folder is now free",
+    }
+}
 
 /// How a progress is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,17 +81,14 @@ fn checking(window: Window) -> String {
 /// The failure that the command ends with.
 pub fn end(end: &End, place: &Place) -> Result<String, Failure> {
     match end {
-        End::Free { kept_by } if kept_by.is_empty() => Ok(NOT_CLAIMED.to_owned()),
+        End::Free { kept_by } if kept_by.is_empty() => Ok(not_claimed(place).to_owned()),
         End::Free { kept_by } => {
             let finalizers = plain(&kept_by.join(", "));
-            Ok(format!("{NOT_CLAIMED}\nits Lease is being deleted, but finalizers keep it: {finalizers}"))
+            Ok(format!("{}\nits Lease is being deleted, but finalizers keep it: {finalizers}", not_claimed(place)))
         }
-        End::GivenBack => Ok(format!("the lock was given back meanwhile\n{NOT_CLAIMED}")),
+        End::GivenBack => Ok(format!("the lock was given back meanwhile\n{}", not_claimed(place))),
         End::BeingDeleted(seen) => Err(being_deleted(seen, place)),
-        End::Mistyped => {
-            let said = "that is not the holder identity; nothing was changed";
-            Err(Failure::new(Code::StoppedClean, said).hint("Run the same command again to type it once more."))
-        }
+        End::Mistyped(holder) => Err(mistyped(holder, place)),
         End::Interrupted => Err(interrupted()),
         End::Refused(changed) => Err(Failure::new(Code::ReclaimRefused, refused(changed, place))),
         End::NotTaken(why) => {
@@ -89,6 +100,19 @@ pub fn end(end: &End, place: &Place) -> Result<String, Failure> {
         }
         End::Reclaimed(released) => reclaimed(released, place),
     }
+}
+
+/// One that is longer than a person types is taken away by hand: it is nothing that dcctl wrote.
+fn mistyped(holder: &str, place: &Place) -> Failure {
+    let failure = Failure::new(Code::StoppedClean, "that is not the holder identity; nothing was changed");
+    if holder.chars().count() <= LONGEST_TYPED {
+        return failure.hint("Run the same command again to type it once more.");
+    }
+    failure.hint(format!(
+        "This one is too long to be typed. Only when nothing lives any more that used the lock, take it away by hand: \
+         `{}`.",
+        place.removal_command()
+    ))
 }
 
 /// They stopped before the take.
@@ -141,10 +165,11 @@ fn unknown(what: &str, holder: &str, why: &Failure, place: &Place) -> Failure {
 fn reclaimed(released: &Released, place: &Place) -> Result<String, Failure> {
     match released {
         Released::Deleted | Released::AlreadyGone | Released::NotOurs { holder: None } | Released::NeverTaken => {
-            Ok(FREE.to_owned())
+            Ok(free(place).to_owned())
         }
         Released::Emptied(why) => {
-            Ok(format!("{FREE}\nits Lease stays, with nobody in it, because it may not be deleted: {}", why.message))
+            let said = "its Lease stays, with nobody in it, because it may not be deleted";
+            Ok(format!("{}\n{said}: {}", free(place), why.message))
         }
         Released::NotOurs { holder: Some(holder) } => {
             let said = format!("the lock was taken, but {} has it now", plain(holder));
@@ -241,7 +266,7 @@ mod tests {
             (End::Free { kept_by: vec!["example.com/keep".to_owned()] }, 0),
             (End::GivenBack, 0),
             (End::BeingDeleted(seen()), 21),
-            (End::Mistyped, 10),
+            (End::Mistyped(holder()), 10),
             (End::Interrupted, 10),
             (End::Refused(Changed::Renewed(seen())), 24),
             (End::Refused(Changed::Hands(seen())), 24),

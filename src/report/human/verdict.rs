@@ -7,6 +7,7 @@ use crate::event::text::span;
 use crate::event::{
     Counts, Diagnostic, Event, LockBlocked, LockEnd, RunFinished, RunOutcome, RunStarted, StepFinished, StepOutcome,
 };
+use crate::failure::shell_word;
 use crate::report::human::log::labelled;
 use crate::report::human::row::{Row, Style};
 
@@ -35,9 +36,9 @@ pub(super) struct Gathered {
 
 impl Gathered {
     pub(super) fn start(&mut self, started: &RunStarted) {
-        let of_cluster = started.kube_context.as_ref().map(|context| format!("--kube-context {context}"));
+        let of_cluster = started.kube_context.as_ref().map(|context| format!("--kube-context {}", shell_word(context)));
         let of_folder =
-            started.lock_dir.as_ref().map(|folder| format!("--substrate direct --lock-dir {}", word(folder)));
+            started.lock_dir.as_ref().map(|folder| format!("--substrate direct --lock-dir {}", shell_word(folder)));
         self.lock_options = of_folder.or(of_cluster);
         self.ours.clone_from(&started.holder);
         self.run_dir.clone_from(&started.run_dir);
@@ -159,12 +160,6 @@ fn lock(finished: &RunFinished, gathered: &Gathered) -> Option<Row> {
         }
     };
     Some(labelled(2, "lock", &text))
-}
-
-/// A path as a shell takes it.
-fn word(path: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=+,".contains(c);
-    if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// A label before the first of several lines.

@@ -139,18 +139,21 @@ fn a_killed_front_stops_the_command_and_the_lock_is_given_back() {
 }
 
 #[test]
-fn a_killed_supervisor_leaves_the_lock_and_says_where_to_look() {
+fn the_lock_of_a_killed_supervisor_is_kept_and_given_back_by_the_front() {
     let rig = Rig::new();
-    let run = rig.hold();
+    let run = rig.sh(&[], STUBBORN).start();
+    rig.wait_for("up");
     rustix::process::kill_process(run.supervisor(), Signal::KILL).expect("it runs");
+    rig.wait_for("signals");
+    let holder = rig.lease().expect("the command lives")["spec"]["holderIdentity"].clone();
+    rig.mark("go");
     let finished = run.finish().expect_code(1);
     let verdict = &finished.verdict()["data"];
-    assert_eq!((&verdict["failure"]["code"], &verdict["lock"]), (&json!("supervisor.killed"), &json!("left")));
-    let look = format!("see with `dcctl lock status {}`", rig.options());
-    assert!(verdict["next"].to_string().contains(&look), "{verdict}");
-    assert_eq!(rig.lease().expect("it was left")["spec"]["holderIdentity"], verdict["holder"]);
-    rig.mark("go");
-    rig.sh(&[], "true").run().expect_code(20);
+    assert_eq!((&verdict["failure"]["code"], &verdict["lock"]), (&json!("supervisor.killed"), &json!("released")));
+    assert_eq!(rig.read("signals").expect("it was made"), "TERM\n");
+    assert_eq!(finished.events()[0]["data"]["holder"], holder);
+    assert_eq!(rig.lease(), None);
+    rig.sh(&[], "true").run().expect_code(0);
 }
 
 #[test]
@@ -188,4 +191,31 @@ fn dcctl_inside_dcctl_says_so_and_another_folder_is_another_lock() {
     fs::create_dir(rig.file("other")).expect("the test's folder can be written");
     rig.sh(&[], &inner("other")).run().expect_code(0);
     assert_eq!((rig.read("code").as_deref(), rig.read("started")), (Some("0\n"), Some(String::new())));
+}
+
+#[test]
+fn a_command_that_cannot_be_started_is_told_with_what_would_help() {
+    use std::os::unix::fs::PermissionsExt;
+    let rig = Rig::new();
+    let write = |name: &str, text: &str| {
+        std::fs::write(rig.file(name), text).expect("the test's folder can be written");
+        std::fs::set_permissions(rig.file(name), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    };
+    write("script", "#! /no/such/python3 -u\nprint(1)\n");
+    write("dos", "#!/bin/sh\r\ntrue\r\n");
+    let pipe = rig.file("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).expect("a pipe");
+    for (name, says) in [
+        ("script", &["the interpreter `/no/such/python3`, which is not there", "install `/no/such/python3`"][..]),
+        ("dos", &[r"`/bin/sh\\r`"]),
+        ("pipe", &["it is no file", "name a file that can be run"]),
+    ] {
+        let run = rig.dcctl(&["exec", "--output", "jsonl"]).args(["--", &format!("./{name}")]);
+        let verdict = run.run().expect_code(4).verdict();
+        let told = format!("{} {}", verdict["data"]["failure"], verdict["data"]["next"]);
+        for part in says {
+            assert!(told.contains(part), "{name}: {part} is not in {told}");
+        }
+        assert!(!told.contains("--tofu") && !told.contains("chmod"), "{name}: {told}");
+    }
 }

@@ -25,6 +25,8 @@ fn broken() -> Vec<(Vec<u8>, &'static str)> {
         (changed("/metadata/name", json!("another")), "it is no Lease of dcctl"),
         (changed("/metadata/uid", json!("")), "it is no Lease of dcctl"),
         (changed("/metadata/resourceVersion", json!("seven")), "its version is no number"),
+        // A change of it would have the same one, and a renewal could not be told.
+        (changed("/metadata/resourceVersion", json!(u64::MAX.to_string())), "no version can come after its own"),
     ]
 }
 
@@ -165,4 +167,27 @@ fn a_file_lock_that_somebody_keeps_is_named_and_nothing_is_done_late() {
     run.finish().expect_code(10);
     drop(keeper);
     assert_eq!(fs::read_dir(rig.lock_dir()).map(Iterator::count).ok(), Some(1), "{LEASE} was made");
+}
+
+#[test]
+fn what_is_told_to_be_typed_is_what_a_shell_reads() {
+    let rig = Rig::new();
+    let folder = rig.file("it's a lock");
+    let at = |words: &[&str]| rig.bare(words).args(["--substrate", "direct", "--lock-dir"]).arg(&folder);
+    let typed = |name: &str| {
+        let path = if name.is_empty() { folder.clone() } else { folder.join(name) };
+        format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+    };
+    let said = at(&["lock", "status"]).run().expect_code(4).stderr;
+    assert!(said.contains(&format!("`install -d -m 2770 {}`", typed(""))), "{said}");
+    fs::create_dir(&folder).expect("the test's folder can be written");
+    fs::write(folder.join(LEASE), "").expect("the folder is ours");
+    let said = at(&["lock", "status"]).run().expect_code(4).stderr;
+    assert!(said.contains(&format!("`mv {} {}`", typed(LEASE), typed(&format!("{LEASE}.broken")))), "{said}");
+    fs::write(folder.join(LEASE), lease_of(crate::direct::ALICE, LONG_AGO).to_string()).expect("the folder is ours");
+    let reclaim = format!("`dcctl instances reclaim --substrate direct --lock-dir {}`", typed(""));
+    let said = at(&["lock", "status"]).run().expect_code(0).stdout;
+    assert!(said.contains(&reclaim), "{said}");
+    let verdict = at(&["exec", "--output", "jsonl"]).args(["--", "true"]).run().expect_code(21).verdict();
+    assert!(text(&verdict["data"]["failure"]["message"]).contains(&reclaim), "{verdict}");
 }

@@ -54,6 +54,30 @@ fn a_file_and_a_link_are_no_folders() {
     exec(&rig, &rig.file("above/lock")).run().expect_code(0);
 }
 
+/// With something behind it the system follows a link before it looks at what it found.
+#[test]
+fn a_link_is_refused_whatever_stands_behind_it_and_two_runs_never_hold_two_locks() {
+    let rig = Rig::new();
+    let link = rig.file("link");
+    symlink(rig.lock_dir(), &link).expect("the test's folder can be written");
+    for behind in ["/", "//", "/.", "/./", "/.//./"] {
+        let folder = format!("{}{behind}", link.display());
+        let verdict = exec(&rig, Path::new(&folder)).run().expect_code(4).verdict();
+        let failure = &verdict["data"]["failure"];
+        assert_eq!(failure["code"], "surroundings.lock_dir", "{folder}: {failure}");
+        assert!(text(&failure["message"]).contains("is a symbolic link"), "{folder}: {failure}");
+        let status = rig.bare(&["lock", "status", "--substrate", "direct", "--lock-dir", &folder]);
+        assert!(status.run().expect_code(4).stderr.contains("is a symbolic link"), "{folder}");
+    }
+    assert_eq!(rig.read("started"), None);
+    // The folder itself has one name, and one lock, by each of them.
+    for behind in ["/", "//", "/.", "/./"] {
+        let folder = format!("{}{behind}", rig.lock_dir().display());
+        let events = exec(&rig, Path::new(&folder)).run().expect_code(0).events();
+        assert_eq!(events[0]["data"]["lock_dir"], rig.lock_dir().display().to_string());
+    }
+}
+
 /// `/proc` is on every machine, and nobody shares it.
 #[test]
 fn a_file_system_whose_locks_nobody_else_is_known_to_see_is_refused_by_its_name() {
@@ -112,6 +136,17 @@ fn a_disk_that_is_full_or_read_only_is_said() {
     let Some(disk) = SmallDisk::mount(&rig.file("disk"), 64, ",ro") else { return };
     let verdict = exec(&rig, disk.path()).run().expect_code(4).verdict();
     assert!(verdict.to_string().contains("Read-only file system"), "{verdict}");
+    assert!(
+        verdict.to_string().contains("mount it for writing") && !verdict.to_string().contains("chmod"),
+        "{verdict}"
+    );
     // One may look at it.
     rig.bare(&["lock", "status", "--substrate", "direct", "--lock-dir"]).arg(disk.path()).run().expect_code(0);
+}
+
+#[test]
+fn a_path_that_leads_back_to_itself_is_said_at_once() {
+    let rig = Rig::new();
+    symlink("loop", rig.file("loop")).expect("the test's folder can be written");
+    refused(&rig, &rig.file("loop/x"), &["Too many levels of symbolic links", "leads back to itself"]);
 }

@@ -57,10 +57,10 @@ fn a_lock_that_was_left_is_shown_taken_and_given_back() {
     assert!(screen.contains(&format!("  lock:      {folder}\n")), "{screen}");
     suspend(&rig, 66);
     let screen = seat.expect_code(0);
-    assert!(screen.ends_with("the cluster lock is now free\n"), "{screen}");
+    assert!(screen.ends_with("the lock of this folder is now free\n"), "{screen}");
     assert_eq!((rig.lease(), rig.names()), (None, vec!["dcctl.flock".to_owned()]));
     let again = Seat::take(command(&rig)).expect_code(0);
-    assert_eq!(again, "this cluster is not claimed; there is nothing to reclaim\n");
+    assert_eq!(again, "the lock of this folder is not claimed; there is nothing to reclaim\n");
     rig.sh(&[], "true").run().expect_code(0);
 }
 
@@ -140,4 +140,32 @@ fn a_pod_that_the_holder_names_is_asked_of_no_cluster() {
     assert!(screen.contains("  instance:  none\n"), "{screen}");
     seat.press(CTRL_C);
     seat.expect_code(10);
+}
+
+#[test]
+fn a_folder_that_goes_away_while_it_is_watched_ends_it_and_is_not_told_to_be_made() {
+    let rig = Rig::new();
+    rig.other_holds(LONG_AGO);
+    let seat = checking(&rig);
+    fs::rename(rig.lock_dir(), rig.file("gone")).expect("the test's folder can be written");
+    seat.wait_for("the lock folder does not answer now; ");
+    // Long before the window is over: nobody says that the machine was suspended.
+    let screen = seat.expect_code(4);
+    assert!(screen.contains("the lock was not taken, and nothing was changed"), "{screen}");
+    assert!(screen.contains("It was there before") && !screen.contains("install -d"), "{screen}");
+    assert!(!screen.contains(" 0s to go"), "{screen}");
+}
+
+#[test]
+fn a_holder_that_nobody_can_type_is_told_how_to_be_taken_away() {
+    let rig = Rig::new();
+    put(&rig, &lease_of(&"x".repeat(5_000), LONG_AGO));
+    let seat = asked(&rig);
+    seat.type_line("xxx");
+    let screen = seat.expect_code(10);
+    assert!(screen.contains("too long to be typed"), "{screen}");
+    assert!(
+        screen.split_whitespace().collect::<String>().contains(&format!("`rm{}`", rig.lease_path().display())),
+        "{screen}"
+    );
 }

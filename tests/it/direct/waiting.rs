@@ -63,3 +63,20 @@ fn of_several_that_wait_all_get_their_turn_and_no_two_at_once() {
     crate::direct::together::assert_one_at_a_time(&witness, waiters);
     assert_eq!(rig.names(), ["dcctl.flock"]);
 }
+
+/// Who held the lock of a folder that is gone is not known to hold anything.
+#[test]
+fn a_run_that_waited_for_the_lock_of_a_folder_that_is_gone_ends_with_that() {
+    let rig = Rig::new();
+    rig.other_holds(&crate::direct::now());
+    let run = rig.sh(&["--wait=12s"], "true").start();
+    run.wait_for("lock.blocked", |_| true);
+    fs::rename(rig.lock_dir(), rig.file("gone")).expect("the test's folder can be written");
+    let verdict = run.finish().expect_code(4).verdict();
+    let failure = &verdict["data"]["failure"];
+    assert_eq!((&failure["code"], &verdict["data"]["lock"]), (&json!("surroundings.lock_dir"), &json!("never_taken")));
+    assert!(text(&failure["message"]).contains("cannot be opened"), "{failure}");
+    assert!(failure["causes"].to_string().contains("the run waited for it for"), "{failure}");
+    let hints = failure["hints"].to_string();
+    assert!(hints.contains("It was there before") && !hints.contains("install -d"), "{hints}");
+}

@@ -1,7 +1,7 @@
 //! Run directories that cannot be used, and disks that are full: exit code 4, before the lock.
 
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{chown, lchown, symlink};
 
 use crate::bed::disk::SmallDisk;
 use crate::bed::{Bed, untested};
@@ -37,6 +37,10 @@ fn a_state_folder_of_another_user_is_not_used() {
         .never_began()
         .says(&["belongs to another user", "--run-dir"]);
     chown(&state, Some(0), None).expect("root may take it back");
+    // Nor is one of our own by a link of theirs.
+    fs::rename(&state, bed.file("ours")).expect("the test's folder can be written");
+    symlink(bed.file("ours"), &state).and_then(|()| lchown(&state, Some(1), None)).expect("root may give it away");
+    told(&bed, || install(&bed, &bundle), 4, "surroundings.run_dir").never_began().says(&["belongs to another user"]);
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn end(end: &End) -> String {
     match end {
         End::Free { kept_by } => format!("free{}", kept_by.concat()),
         End::BeingDeleted(_) => "being deleted".to_owned(),
-        End::Mistyped => "mistyped".to_owned(),
+        End::Mistyped(_) => "mistyped".to_owned(),
         End::Interrupted => "interrupted".to_owned(),
         End::GivenBack => "given back".to_owned(),
         End::Refused(Changed::Renewed(_)) => "refused: renewed".to_owned(),

@@ -156,7 +156,7 @@ impl Person {
             Some(
                 End::Free { .. }
                 | End::BeingDeleted(_)
-                | End::Mistyped
+                | End::Mistyped(_)
                 | End::Interrupted
                 | End::GivenBack
                 | End::Refused(_)

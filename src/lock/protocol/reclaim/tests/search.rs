@@ -208,7 +208,9 @@ fn judge(plan: Plan) -> (&'static str, Vec<Kind>) {
             assert_eq!(world.cell.holder(), None, "{plan:?}: {said}");
             "free"
         }
-        End::Reclaimed(_) | End::BeingDeleted(_) | End::Mistyped => panic!("{plan:?}: nobody does that here: {said}"),
+        End::Reclaimed(_) | End::BeingDeleted(_) | End::Mistyped(_) => {
+            panic!("{plan:?}: nobody does that here: {said}")
+        }
         End::Interrupted | End::Refused(_) | End::NotTaken(_) => {
             assert!(!world.ours(), "{plan:?}: it is ours, and the end was: {said}");
             "another's"
