@@ -74,8 +74,8 @@ codes! {
         "The API server answered a request with an error that has no code of its own."
         "Mend what the API server's own sentence in the message names, then run the same command again.";
     SupervisorKilled "supervisor.killed" 1 "operator"
-        "The process that owned the run was killed."
-        "See what was still running and where the lock is, then run the same command again.";
+        "The process that owned the run was killed; its tools were stopped in its place, as far as they could be found."
+        "See in the verdict what was finished and where the lock is, then run the same command again.";
     UsageInvalid "usage.invalid" 2 "caller"
         "The command line is wrong."
         "Correct the option that the message names; `dcctl help` lists the commands, and each has --help.";
@@ -184,6 +184,9 @@ codes! {
     ReclaimRefused "reclaim.refused" 24 "caller, later"
         "The lock changed while it was checked: its holder is alive, or somebody else is at work on it. It was left alone."
         "Wait for the holder to finish; `dcctl lock status` shows who it is now.";
+    RunGoesOn "runs.goes_on" 30 "caller, later"
+        "The run that was waited for goes on: the time to wait is over."
+        "Wait for it again, or ask it to stop with `dcctl runs stop`.";
     ReportUnwritten "report.unwritten" 40 "CI owner"
         "The run went well, but a report could not be written."
         "Make the path that the message names writable.";

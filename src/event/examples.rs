@@ -166,7 +166,13 @@ fn of_the_lock() -> Vec<Event> {
             waited_ms: 5_000,
         }
         .into(),
-        LockClaimed { holder: HOLDER.into(), lease: "dc-k8s-system/dcctl".into(), waited_ms: 12 }.into(),
+        LockClaimed {
+            holder: HOLDER.into(),
+            lease: "dc-k8s-system/dcctl".into(),
+            uid: "7d9e6c0a".into(),
+            waited_ms: 12,
+        }
+        .into(),
         LockRenewed { took_ms: 7, gap_ms: None }.into(),
         LockRenewalFailed { why: "the API server did not answer within 5s".into(), valid_for_ms: 45_000, tries: 1 }
             .into(),

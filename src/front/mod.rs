@@ -9,18 +9,20 @@
 //! be copied to it ([`feed`]).
 //!
 //! There is one writer of the journal at a time. The front writes it before the supervisor starts ([`refuse()`]: a
-//! command that never became a run) and after it is gone without a verdict ([`aftermath`]).
+//! command that never became a run) and after it is gone without a verdict: then it takes the run over
+//! ([`take_over`]).
 
-mod aftermath;
 mod feed;
 mod follow;
 mod refuse;
 mod relay;
 mod show;
+mod view;
 
 pub use refuse::{Refusal, refuse};
 pub use relay::{LineEnd, Ours, Streams, Theirs};
 pub use show::{Form, Showing};
+pub use view::{From, View};
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -31,15 +33,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc::unbounded_channel;
+
 use crate::clock::{Clock, Instant};
 use crate::event::text::one_line;
 use crate::failure::{Code, Failure};
-use crate::front::aftermath::Gone;
 use crate::front::feed::Feed;
 use crate::front::follow::Follower;
 use crate::front::relay::Relay;
 use crate::front::show::Shown;
-use crate::run::{Answer, Asked, Ear, Finished, Link, Mouth, Purpose, Spec, Started, Word, caught, drill};
+use crate::run::machine::Strength;
+use crate::run::{
+    Answer, Asked, Ear, Finished, Gone, Link, Mouth, Purpose, Spec, Started, Unwritten, Word, caught, complete, drill,
+    take_over, verdict_of,
+};
 use crate::signal::{Kind, Signals, StopSignal};
 
 /// How often the supervisor is asked whether it is there.
@@ -69,6 +76,17 @@ pub struct Surroundings {
     pub input: fn() -> Box<dyn Read + Send>,
     /// Whether a person's Ctrl+C reaches this process from its terminal.
     pub terminal: Terminal,
+    /// How long it stays.
+    pub stay: Stay,
+}
+
+/// How long the front stays with its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stay {
+    /// Until the verdict.
+    ToTheEnd,
+    /// Until the run has begun; then it says goodbye, which is no request to stop.
+    UntilItBegan,
 }
 
 /// Whether a person's Ctrl+C reaches the front from its terminal. Then a second one means force.
@@ -120,6 +138,15 @@ fn forget(journal: &Path) {
     }
 }
 
+/// Why the front watches no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    /// The supervisor is gone.
+    ToTheEnd,
+    /// The run goes on, and is left.
+    Left,
+}
+
 /// The supervisor's process, and its end.
 struct Supervisor<F> {
     pid: u32,
@@ -133,7 +160,7 @@ fn begin(
     surroundings: Surroundings,
 ) -> Result<(Front, Shown, Supervisor<impl Future<Output = ()>>), Failure> {
     drill::at(&spec, "front.start");
-    let Surroundings { program, environment, clock, signals, complaints, input, terminal } = surroundings;
+    let Surroundings { program, environment, clock, signals, complaints, input, terminal, stay } = surroundings;
     // Held from now on: whatever becomes of the folder, what was written can be read.
     let (journal, follower) = open(&spec.journal())?;
     let relay = relay(&spec, showing.streams.take(), &follower)?;
@@ -152,6 +179,7 @@ fn begin(
         signals,
         complaints: complaints(),
         terminal,
+        stay,
         feed,
         journal,
         ear: Some(ear),
@@ -192,6 +220,8 @@ struct Front {
     signals: Signals,
     complaints: Box<dyn Write + Send>,
     terminal: Terminal,
+    /// A request to stop makes it stay to the end.
+    stay: Stay,
     feed: Option<Feed>,
     journal: File,
     ear: Option<Ear>,
@@ -208,6 +238,7 @@ struct Front {
 #[derive(Debug, Default)]
 struct Heard {
     hello: bool,
+    began: bool,
     not_begun: Option<Failure>,
     finished: Option<Finished>,
 }
@@ -219,8 +250,13 @@ impl Front {
         supervisor: Supervisor<impl Future<Output = ()>>,
     ) -> Result<u8, Broken> {
         self.hand_over().await;
-        self.see_it_through(supervisor.ended).await;
-        let verdict = self.verdict(supervisor.pid, &shown);
+        if self.see_it_through(supervisor.ended).await == Watched::Left {
+            shown.end_with(String::new());
+            shown.drain(STALLED).await;
+            self.say_goodbye();
+            return Ok(0);
+        }
+        let verdict = self.verdict(supervisor.pid, &shown).await;
         shown.drain(STALLED).await;
         self.complete_journal();
         verdict
@@ -229,7 +265,7 @@ impl Front {
     /// What the journal's disk did not take may find room now: the outputs of the run's command are gone.
     fn complete_journal(&mut self) {
         let Some(lines) = self.rest.take() else { return };
-        let why = match aftermath::complete(&self.journal, &lines) {
+        let why = match complete(&self.journal, &lines) {
             Ok(0) => return,
             Ok(missing) => format!("{missing} events are missing in it"),
             Err(error) => format!("its last lines are missing ({error})"),
@@ -245,13 +281,18 @@ impl Front {
 
     /// Watches until the supervisor is gone. When the front itself breaks, the run is asked to stop; when it does so
     /// again, the end alone is waited for.
-    async fn see_it_through(&mut self, ended: impl Future<Output = ()>) {
+    async fn see_it_through(&mut self, ended: impl Future<Output = ()>) -> Watched {
         tokio::pin!(ended);
-        if let Err(why) = caught(self.watch(ended.as_mut())).await {
-            self.complain(&format!("dcctl itself broke: {why}"));
-            let _ = self.mouth.say(&Word::Broke(why)).await;
-            if caught(self.watch(ended.as_mut())).await.is_err() {
-                ended.await;
+        match caught(self.watch(ended.as_mut())).await {
+            Ok(Watched::Left) => return Watched::Left,
+            Ok(Watched::ToTheEnd) => {}
+            Err(why) => {
+                self.stay = Stay::ToTheEnd;
+                self.complain(&format!("dcctl itself broke: {why}"));
+                let _ = self.mouth.say(&Word::Broke(why)).await;
+                if caught(self.watch(ended.as_mut())).await.is_err() {
+                    ended.await;
+                }
             }
         }
         // What it said before its end may not have been heard yet.
@@ -261,33 +302,47 @@ impl Front {
                 self.ear = Some(ear);
             }
         }
+        Watched::ToTheEnd
     }
 
-    /// Passes signals on until the supervisor is gone.
-    async fn watch(&mut self, mut ended: Pin<&mut impl Future<Output = ()>>) {
+    /// Passes signals on until the supervisor is gone, or the run may be left.
+    async fn watch(&mut self, mut ended: Pin<&mut impl Future<Output = ()>>) -> Watched {
         let mut pings = tokio::time::interval(PING);
         loop {
             tokio::select! {
                 biased;
                 signal = self.signals.next() => self.pass_on(signal).await,
-                () = &mut ended => return,
+                () = &mut ended => return Watched::ToTheEnd,
                 answer = answer(&mut self.ear) => match answer {
                     Some(answer) => self.hear(answer),
                     None => self.ear = None,
                 },
                 _ = pings.tick() => self.ping().await,
             }
+            if self.heard.began && self.stay == Stay::UntilItBegan && self.mouth.say(&Word::Bye).await.is_ok() {
+                return Watched::Left;
+            }
         }
     }
 
     async fn pass_on(&mut self, signal: StopSignal) {
+        let (asked, strength) = self.weigh(&signal);
+        let word = match strength {
+            Strength::Force => Word::Force(asked),
+            Strength::Graceful => Word::Stop(asked),
+        };
+        let _ = self.mouth.say(&word).await;
+    }
+
+    /// What a signal asks for.
+    fn weigh(&mut self, signal: &StopSignal) -> (Asked, Strength) {
         let now = self.clock.now();
-        let asked = Asked { signal: signal.signal.name().to_owned(), pid: signal.pid, uid: signal.uid };
-        let word = if self.is_force(&signal, now) { Word::Force(asked) } else { Word::Stop(asked) };
-        if is_typed(&signal) {
+        self.stay = Stay::ToTheEnd;
+        let strength = if self.is_force(signal, now) { Strength::Force } else { Strength::Graceful };
+        if is_typed(signal) {
             self.typed.get_or_insert(now);
         }
-        let _ = self.mouth.say(&word).await;
+        (Asked { signal: signal.signal.name().to_owned(), pid: signal.pid, uid: signal.uid }, strength)
     }
 
     /// SIGQUIT, and a second Ctrl+C of a person at the terminal, are force. Nothing else ever is.
@@ -303,6 +358,7 @@ impl Front {
                 drill::at(&self.spec, "front.hello");
             }
             Answer::Pong => {}
+            Answer::Began => self.heard.began = true,
             Answer::Reads => {
                 if let Some(feed) = self.feed.take() {
                     feed.start();
@@ -327,23 +383,56 @@ impl Front {
         }
     }
 
+    fn say_goodbye(&mut self) {
+        let (run, folder) = (&self.spec.run, self.spec.run_dir.display());
+        let _ = writeln!(
+            self.complaints,
+            "dcctl: run {run} goes on without this command, in {folder}\n\
+             dcctl: `dcctl runs attach {run}` shows it, `dcctl runs wait {run}` waits for its end, and `dcctl runs stop \
+             {run}` stops it"
+        );
+    }
+
     fn complain(&mut self, sentence: &str) {
         let _ = writeln!(self.complaints, "dcctl: {}", one_line(sentence));
     }
 
+    /// Owns the run in the place of a supervisor that has ended. Signals are heard meanwhile.
+    async fn own(&mut self, gone: Gone) -> Result<(Finished, Vec<Unwritten>), Failure> {
+        let (ask, requests) = unbounded_channel();
+        let (spec, clock) = (self.spec.clone(), self.clock.clone());
+        let journal = self.journal.try_clone().map_err(|error| crate::run::unwritable(&spec.journal(), &error))?;
+        self.complain("the process that owned this run is gone; this one goes on in its place");
+        let owning = take_over(&spec, &clock, &journal, gone, requests);
+        tokio::pin!(owning);
+        loop {
+            tokio::select! {
+                biased;
+                signal = self.signals.next() => {
+                    let request = self.weigh(&signal);
+                    // Once the verdict is being written, nobody listens.
+                    let _ = ask.send(request);
+                }
+                done = &mut owning => return done,
+            }
+        }
+    }
+
     /// The exit code: from the journal; where that has no verdict, from the supervisor's last word; and if it left
-    /// none either, from a verdict that is written in its place.
-    fn verdict(&mut self, pid: u32, shown: &Shown) -> Result<u8, Broken> {
-        if let Some(code) = aftermath::verdict_of(&self.journal) {
+    /// none either, from a verdict of our own, after the run was seen to its end.
+    async fn verdict(&mut self, pid: u32, shown: &Shown) -> Result<u8, Broken> {
+        if let Some(code) = verdict_of(&self.journal) {
             return Ok(code);
         }
-        let Heard { hello, not_begun, finished } = std::mem::take(&mut self.heard);
+        let Heard { hello, not_begun, finished, .. } = std::mem::take(&mut self.heard);
         if let Some(failure) = not_begun {
             shown.end_with(String::new());
             return Err(Broken::NotStarted(failure));
         }
-        let written = || aftermath::write(&self.spec, &self.clock, &self.journal, &Gone { pid, hello });
-        let ended = finished.map_or_else(written, |finished| Ok((finished, Vec::new())));
+        let ended = match finished {
+            Some(finished) => Ok((finished, Vec::new())),
+            None => self.own(Gone { pid, hello }).await,
+        };
         let (Finished { exit_code, lines }, unwritten) = ended.map_err(|failure| {
             shown.end_with(String::new());
             Broken::NoVerdict(failure)
@@ -352,7 +441,7 @@ impl Front {
             self.complain(&unwritten.to_string());
         }
         // What was written by us is in the journal as well, if that took it.
-        if aftermath::verdict_of(&self.journal).is_none() {
+        if verdict_of(&self.journal).is_none() {
             if lines.is_none() {
                 self.complain(&format!("the run ended with exit code {exit_code}; its last line could not be had"));
             }

@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::failure::{Code, Failure};
 use crate::lock::change::Change;
 use crate::lock::fence::Fence;
-use crate::lock::protocol::life::{Effect, Input, Life, Stake};
+use crate::lock::protocol::life::{Effect, Estate, Input, Life, Stake};
 use crate::lock::protocol::release::Target;
 use crate::lock::protocol::{Answer, Ask, ClaimError, Claimed, Lost, Now, Released};
 use crate::lock::record::Request;
@@ -97,8 +97,27 @@ type Asking<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
 
 impl Driver {
     pub(crate) fn new(request: Request, timing: Timing, clock: Arc<dyn Clock>, ends: Ends) -> Driver {
+        let life = Life::new(request.clone(), timing);
+        Driver::living(life, (request, timing, clock, ends))
+    }
+
+    /// A driver of what another process of the same run has left.
+    pub(crate) fn inherit(
+        estate: &Estate,
+        request: Request,
+        timing: Timing,
+        clock: Arc<dyn Clock>,
+        ends: Ends,
+    ) -> Driver {
+        let life = Life::inherit(request.clone(), timing, estate, Now::read(&*clock));
+        let mut driver = Driver::living(life, (request, timing, clock, ends));
+        driver.publish();
+        driver
+    }
+
+    fn living(life: Life, (request, timing, clock, ends): (Request, Timing, Arc<dyn Clock>, Ends)) -> Driver {
         Driver {
-            life: Life::new(request.clone(), timing),
+            life,
             request,
             timing,
             clock,

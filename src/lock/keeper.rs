@@ -22,7 +22,7 @@ use crate::failure::{Code, Failure};
 use crate::lock::change::Change;
 use crate::lock::driver::{Command, Driver, Ends, Known, Left};
 use crate::lock::fence::Standing;
-use crate::lock::protocol::life::Stake;
+use crate::lock::protocol::life::{Estate, Stake};
 use crate::lock::protocol::{ClaimError, Claimed, Lost, Released};
 use crate::lock::record::Request;
 use crate::lock::right::Right;
@@ -54,12 +54,38 @@ impl Keeper {
         keeper
     }
 
+    /// The same for a lock that another process of this run has left when it ended. It is renewed from here on, or there
+    /// is only [`Keeper::release`] to call.
+    pub fn inherit<S, F>(
+        make_store: F,
+        request: Request,
+        estate: Estate,
+        timing: Timing,
+        clock: Arc<dyn Clock>,
+    ) -> Keeper
+    where
+        S: LeaseStore,
+        F: FnOnce() -> Result<S, Failure> + Send + 'static,
+    {
+        let (keeper, ends) = Keeper::ends(&request, timing, &clock);
+        let holder = keeper.holder.clone();
+        let driver = move |ends| Driver::inherit(&estate, request, timing, clock, ends);
+        thread::go_on(make_store, driver, ends, (timing, holder));
+        keeper
+    }
+
     /// Both ends of a keeper, and nothing that runs yet.
     pub(crate) fn parts(
         request: Request,
         timing: Timing,
         clock: Arc<dyn Clock>,
     ) -> (Keeper, impl FnOnce(Ends) -> Driver + Send + 'static, Ends) {
+        let (keeper, ends) = Keeper::ends(&request, timing, &clock);
+        let driver = move |ends| Driver::new(request, timing, clock, ends);
+        (keeper, driver, ends)
+    }
+
+    fn ends(request: &Request, timing: Timing, clock: &Arc<dyn Clock>) -> (Keeper, Ends) {
         let (commands, their_commands) = unbounded_channel();
         let (their_changes, changes) = unbounded_channel();
         let (their_known, known) = watch::channel(Known::default());
@@ -69,10 +95,9 @@ impl Keeper {
             known,
             holder: request.holder.to_string(),
             timing,
-            clock: Arc::clone(&clock),
+            clock: Arc::clone(clock),
         };
-        let driver = move |ends| Driver::new(request, timing, clock, ends);
-        (keeper, driver, Ends { commands: their_commands, changes: their_changes, known: their_known })
+        (keeper, Ends { commands: their_commands, changes: their_changes, known: their_known })
     }
 
     /// Claims the lock. It may be called again after an error, and given up by dropping it; the claim then goes on

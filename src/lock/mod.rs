@@ -84,6 +84,7 @@ pub use observation::{Observation, observe};
 pub use place::Place;
 pub use protocol::claim::Namespace;
 pub use protocol::follow::Sight;
+pub use protocol::life::Estate;
 pub use protocol::{ClaimError, Claimed, Lost, Released};
 pub use record::{LEASE_FILE, NAME, NAMESPACE, Record, Request};
 pub use right::Right;

@@ -105,6 +105,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// A Lease of which nothing is known but its uid. Nothing may be written about it before it was read.
+    pub(crate) fn named(uid: &str) -> Record {
+        Record { raw: json!({ "metadata": { "name": NAME, "namespace": NAMESPACE, "uid": uid } }) }
+    }
+
     /// A Lease from its JSON. None when it has no uid or no resourceVersion: nothing safe can be done with it.
     pub fn from_json(raw: Value) -> Option<Record> {
         let record = Record { raw };

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokio::runtime::Runtime;
 
 use crate::failure::{Code, Failure};
+use crate::lock::change::Change;
 use crate::lock::driver::{Command, Driver, Ends, Left};
 use crate::lock::protocol::{ClaimError, Lost, Released};
 use crate::lock::store::LeaseStore;
@@ -20,14 +21,46 @@ where
     F: FnOnce() -> Result<S, Failure> + Send + 'static,
     D: FnOnce(Ends) -> Driver + Send + 'static,
 {
+    spawn(make_store, driver, ends, (timing, Beginning::Anew));
+}
+
+/// The same for a lock that this holder may have already: without a store it is not given back, and nobody can say where
+/// it is.
+pub(crate) fn go_on<S, F, D>(make_store: F, driver: D, ends: Ends, (timing, holder): (Timing, String))
+where
+    S: LeaseStore,
+    F: FnOnce() -> Result<S, Failure> + Send + 'static,
+    D: FnOnce(Ends) -> Driver + Send + 'static,
+{
+    spawn(make_store, driver, ends, (timing, Beginning::Inherited { holder }));
+}
+
+/// What there is before the first request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Beginning {
+    /// Nothing.
+    Anew,
+    /// What another process of the same run has left.
+    Inherited {
+        /// The identity of the run.
+        holder: String,
+    },
+}
+
+fn spawn<S, F, D>(make_store: F, driver: D, ends: Ends, beginning: (Timing, Beginning))
+where
+    S: LeaseStore,
+    F: FnOnce() -> Result<S, Failure> + Send + 'static,
+    D: FnOnce(Ends) -> Driver + Send + 'static,
+{
     let started = std::thread::Builder::new().name("lock".to_owned()).spawn(move || {
-        keep(make_store, driver, ends, timing);
+        keep(make_store, driver, ends, beginning);
     });
     // The thread is not joined: it ends by itself after the release, and nothing may wait for it before.
     drop(started);
 }
 
-fn keep<S, F, D>(make_store: F, driver: D, mut ends: Ends, timing: Timing)
+fn keep<S, F, D>(make_store: F, driver: D, mut ends: Ends, (timing, beginning): (Timing, Beginning))
 where
     S: LeaseStore,
     F: FnOnce() -> Result<S, Failure> + Send + 'static,
@@ -38,14 +71,14 @@ where
         Err(error) => {
             let code = Code::Internal.unless_exhausted(&error);
             let failure = Failure::new(code, "the runtime that keeps the lock cannot start").because(&error);
-            return refuse(&mut ends, Vec::new(), &failure);
+            return refuse(&mut ends, Vec::new(), &failure, &beginning);
         }
     };
     let mut waiting = Vec::new();
     let making = runtime.spawn_blocking(make_store);
-    match runtime.block_on(prepared(making, &mut ends, &mut waiting, timing)) {
+    match runtime.block_on(prepared(making, &mut ends, &mut waiting, (timing, &beginning))) {
         Prepared::Store(store) => drive(&runtime, &mut driver(ends), &store, waiting),
-        Prepared::Failed(failure) => refuse(&mut ends, waiting, &failure),
+        Prepared::Failed(failure) => refuse(&mut ends, waiting, &failure, &beginning),
         Prepared::NotNeeded => give_up(&mut ends, waiting),
     }
     runtime.shutdown_background();
@@ -76,7 +109,7 @@ async fn prepared<S>(
     making: tokio::task::JoinHandle<Result<S, Failure>>,
     ends: &mut Ends,
     waiting: &mut Vec<Command>,
-    timing: Timing,
+    (timing, beginning): (Timing, &Beginning),
 ) -> Prepared<S> {
     let too_long = tokio::time::sleep(timing.prepare_timeout());
     tokio::pin!(making, too_long);
@@ -90,7 +123,11 @@ async fn prepared<S>(
                 ),
             },
             command = ends.commands.recv() => match command {
-                Some(Command::Release | Command::Leave) | None => return Prepared::NotNeeded,
+                Some(Command::Release | Command::Leave) | None if *beginning == Beginning::Anew => {
+                    return Prepared::NotNeeded;
+                }
+                // Nobody is left who could ask for anything.
+                None => return Prepared::NotNeeded,
                 Some(command) => waiting.push(command),
             },
             () = &mut too_long => return Prepared::Failed(
@@ -112,14 +149,24 @@ fn give_up(ends: &mut Ends, waiting: Vec<Command>) {
 }
 
 /// Answers everything by why there is no store, until the run lets go.
-fn refuse(ends: &mut Ends, waiting: Vec<Command>, why: &Failure) {
+fn refuse(ends: &mut Ends, waiting: Vec<Command>, why: &Failure, beginning: &Beginning) {
+    if let Beginning::Inherited { .. } = beginning {
+        // Nobody renews it.
+        drop(ends.changes.send(Change::Lost(Lost::Broken(why.clone()))));
+    }
     let mut waiting = waiting.into_iter();
     while let Some(command) = waiting.next().or_else(|| ends.commands.blocking_recv()) {
         match command {
             Command::Claim(answer) => drop(answer.send(Err(ClaimError::Failed(why.clone())))),
             Command::Check(answer) => drop(answer.send(Err(Lost::Broken(why.clone())))),
             Command::Note(_) => {}
-            Command::Release => return give_up(ends, Vec::new()),
+            Command::Release => match beginning {
+                Beginning::Anew => return give_up(ends, Vec::new()),
+                Beginning::Inherited { holder } => {
+                    let released = Released::Unknown { holder: holder.clone(), why: why.clone() };
+                    return ends.known.send_modify(|known| known.released = Some(released));
+                }
+            },
             Command::Leave => return ends.known.send_modify(|known| known.left = Left::OnRequest),
         }
     }

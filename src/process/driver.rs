@@ -11,13 +11,15 @@ use tokio::process::Child;
 use crate::clock::{Clock, Instant};
 use crate::failure::{Code, Failure};
 use crate::process::group::{self, Life, Signal};
+use crate::process::halt::{Moment, halt};
 use crate::process::kin::Kin;
 use crate::process::left::Leftovers;
 use crate::process::machine::{Effect, Force, Input, Machine};
+use crate::process::orphan::Orphan;
 use crate::process::output::{Emptied, Lines, Piece, anywhere};
-use crate::process::proc::Stat;
-use crate::process::record::{Intent, Record, Recorded};
-use crate::process::spec::{Limits, Manner, Spec};
+use crate::process::proc::{self, Stat};
+use crate::process::record::{Care, Intent, Record, Recorded};
+use crate::process::spec::{Limits, Manner, Sign, Spec};
 use crate::process::start;
 use crate::process::stop::{Stop, StopWatch};
 use crate::process::update::{Ended, Exit, Fate, Left, Room, Sink, Stream, ToolSignal, Unread, Update, Why};
@@ -53,8 +55,21 @@ pub async fn drive(
     clock: &dyn Clock,
     sink: impl Sink,
 ) -> Result<Ended, Failure> {
-    let drive = Drive::start(spec, limits, stop, clock, sink)?;
+    let mut drive = Drive::start(spec, limits, stop, clock, sink)?;
+    drive.sink.take(Update::Started { pid: drive.pid });
     Ok(drive.run().await)
+}
+
+/// Goes on with a tool whose owner has ended: sees it to its end, and ends what it leaves behind. Its output is handed on
+/// from its beginning.
+pub async fn see_out(
+    orphan: Orphan,
+    with: (Limits, fn(&str) -> Option<Sign>),
+    stop: StopWatch,
+    clock: &dyn Clock,
+    sink: impl Sink,
+) -> Ended {
+    Drive::inherit(orphan, with, stop, clock, sink).run().await
 }
 
 /// One output of the tool, read twice: for its signs as soon as it is there, for its lines as they are taken.
@@ -68,6 +83,11 @@ impl Output {
     fn open(stream: Stream, path: &Path) -> io::Result<Output> {
         Ok(Output { stream, head: Lines::open(path)?, tail: Lines::open(path)? })
     }
+
+    /// The same, and nothing is said when nothing can be read.
+    fn inherit(stream: Stream, path: &Path) -> Output {
+        Output::open(stream, path).unwrap_or_else(|_| Output { stream, head: Lines::none(), tail: Lines::none() })
+    }
 }
 
 /// The end of the tool's process, as it was seen.
@@ -79,14 +99,40 @@ struct Seen {
     said: bool,
 }
 
+/// The tool's own process.
+enum Leader {
+    /// A child of ours.
+    Child(Child),
+    /// Somebody else's, who is the only one that could learn how it ended.
+    Inherited,
+}
+
+impl Leader {
+    /// Waits for its end. Safe to drop at any point.
+    async fn ended(&mut self, life: Option<&Life>) -> io::Result<Exit> {
+        match (self, life) {
+            (Leader::Child(child), _) => {
+                let status: ExitStatus = child.wait().await?;
+                Ok(status.code().map(Exit::Code).or(status.signal().map(Exit::Signal)).unwrap_or(Exit::Unseen))
+            }
+            (Leader::Inherited, Some(life)) => life.ended().await.map(|()| Exit::Unknown),
+            (Leader::Inherited, None) => Ok(Exit::Unknown),
+        }
+    }
+}
+
 struct Drive<'a, S> {
-    spec: Spec,
+    name: String,
+    manner: Manner,
+    signs: fn(&str) -> Option<Sign>,
+    pid: u32,
     clock: &'a dyn Clock,
     sink: S,
     stop: StopWatch,
     machine: Machine,
-    child: Child,
-    life: Life,
+    leader: Leader,
+    /// None when it had ended before we could take hold of it.
+    life: Option<Life>,
     kin: Kin,
     record: Record,
     outputs: [Output; 2],
@@ -118,23 +164,28 @@ impl<'a, S: Sink> Drive<'a, S> {
             Output::open(Stream::Stdout, &spec.stdout).map_err(unreadable)?,
             Output::open(Stream::Stderr, &spec.stderr).map_err(unreadable)?,
         ];
-        let (child, life) = start::start(&spec, command)?;
+        let care = Care { manner: spec.manner, stdout: spec.stdout.clone(), stderr: spec.stderr.clone() };
+        let recorded = Recorded::before(&spec.name, &spec.tag, care);
+        let (record, written) = Record::create(&spec.record, &recorded);
+        let (child, life) = start::start(&spec, command).inspect_err(|_| record.forget())?;
         let pid = life.pid();
-        let (record, written) = Record::create(&spec.record, &Recorded::of(pid, &spec.name, &spec.tag));
-        if let Err(error) = written {
+        halt(Moment::Started, &spec.name);
+        if let Err(error) = written.and_then(|()| record.complete(&recorded.started_as(pid))) {
             tracing::warn!(path = %spec.record.display(), %error, "the record of a tool could not be written");
         }
         let kin = Kin::of(pid, &spec.tag, [&spec.stdout, &spec.stderr]);
         let now = clock.now();
-        let machine = Machine::new(spec.manner, limits, spec.timeout, now);
         Ok(Drive {
-            spec,
+            machine: Machine::new(spec.manner, limits, spec.timeout, now),
+            name: spec.name,
+            manner: spec.manner,
+            signs: spec.signs,
+            pid,
             clock,
             sink,
             stop,
-            machine,
-            child,
-            life,
+            leader: Leader::Child(child),
+            life: Some(life),
             kin,
             record,
             outputs,
@@ -148,8 +199,56 @@ impl<'a, S: Sink> Drive<'a, S> {
         })
     }
 
+    fn inherit(
+        orphan: Orphan,
+        (limits, signs): (Limits, fn(&str) -> Option<Sign>),
+        stop: StopWatch,
+        clock: &'a dyn Clock,
+        sink: S,
+    ) -> Drive<'a, S> {
+        let now = clock.now();
+        let Orphan { name, tag, pid, started, life, care, record, before, .. } = orphan;
+        let outputs = [&care.stdout, &care.stderr];
+        let paths = outputs.map(std::path::PathBuf::as_path);
+        let kin = match &life {
+            Some(life) => Kin::of(life.pid(), &tag, paths),
+            None => Kin::without_leader(started, &tag, paths),
+        };
+        let (machine, first) = Machine::inherit(care.manner, limits, before, now);
+        let mut drive = Drive {
+            name,
+            manner: care.manner,
+            signs,
+            pid,
+            clock,
+            sink,
+            stop,
+            machine,
+            leader: Leader::Inherited,
+            life,
+            kin,
+            record,
+            outputs: [Output::inherit(Stream::Stdout, paths[0]), Output::inherit(Stream::Stderr, paths[1])],
+            leftovers: Leftovers::default(),
+            began: if started > 0 { proc::at(started) } else { now },
+            reaped: now,
+            pause: SHORTEST_PAUSE,
+            seen: None,
+            counting: false,
+            over: None,
+        };
+        // What it has said until now may tell that it was interrupted already, so all of it is read first.
+        let said = drive.lengths();
+        while drive.look() == More::Came
+            && drive.outputs.iter().zip(said).any(|(output, length)| output.head.offset() < length)
+        {}
+        for effect in first {
+            drive.carry_out(effect);
+        }
+        drive
+    }
+
     async fn run(mut self) -> Ended {
-        self.sink.take(Update::Started { pid: self.life.pid() });
         let asked = self.stop.now();
         self.input(Input::Asked(asked));
         loop {
@@ -181,7 +280,7 @@ impl<'a, S: Sink> Drive<'a, S> {
         tokio::select! {
             biased;
             stop = self.stop.changed() => self.input(Input::Asked(stop)),
-            ended = self.child.wait(), if self.seen.is_none() => self.leader_ended(ended),
+            ended = self.leader.ended(self.life.as_ref()), if self.seen.is_none() => self.leader_ended(ended),
             () = tokio::task::yield_now(), if more == More::Came => {}
             () = tokio::time::sleep(pause), if more != More::Came => {}
         }
@@ -194,7 +293,7 @@ impl<'a, S: Sink> Drive<'a, S> {
     }
 
     fn carry_out(&mut self, effect: Effect) {
-        let pid = self.life.pid();
+        let pid = self.pid;
         match effect {
             Effect::Interrupt(signal, why) => self.interrupt(signal, why),
             Effect::SayReported => {
@@ -203,9 +302,8 @@ impl<'a, S: Sink> Drive<'a, S> {
             }
             Effect::Kill(why) => {
                 self.intend(Intent::Kill);
-                let group = self.spec.manner == Manner::Group;
-                let sent = if group { group::signal_group(pid, Signal::Kill) } else { self.life.signal(Signal::Kill) };
-                note(pid, sent);
+                let to = if self.manner == Manner::Group { To::Group } else { To::Leader };
+                note(pid, self.send(Signal::Kill, to));
                 self.sink.take(Update::Killed { pid, why });
             }
             Effect::KillTree => {
@@ -235,20 +333,31 @@ impl<'a, S: Sink> Drive<'a, S> {
     }
 
     fn interrupt(&mut self, signal: ToolSignal, why: Why) {
-        let pid = self.life.pid();
+        let pid = self.pid;
         self.intend(if self.machine.sent() > 1 { Intent::InterruptAgain } else { Intent::Interrupt });
+        halt(Moment::Intended, &self.name);
         let sent = match signal {
-            ToolSignal::Interrupt => self.life.signal(Signal::Interrupt),
-            ToolSignal::Terminate => group::signal_group(pid, Signal::Terminate),
+            ToolSignal::Interrupt => self.send(Signal::Interrupt, To::Leader),
+            ToolSignal::Terminate => self.send(Signal::Terminate, To::Group),
         };
         note(pid, sent);
+        halt(Moment::Sent, &self.name);
         self.sink.take(Update::Interrupted { pid, signal, why });
+    }
+
+    fn send(&self, signal: Signal, to: To) -> io::Result<()> {
+        let Some(life) = &self.life else { return Err(io::ErrorKind::NotFound.into()) };
+        match (to, &self.leader) {
+            (To::Leader, _) => life.signal(signal),
+            (To::Group, Leader::Child(_)) => group::signal_group(life.pid(), signal),
+            (To::Group, Leader::Inherited) => group::signal_members(life, signal),
+        }
     }
 
     /// Records what is about to be done. If that fails, it is done all the same.
     fn intend(&mut self, intent: Intent) {
         if let Err(error) = self.record.intend(intent) {
-            tracing::warn!(tool = self.spec.name, ?intent, %error, "an intent could not be recorded");
+            tracing::warn!(tool = self.name, ?intent, %error, "an intent could not be recorded");
         }
     }
 
@@ -257,7 +366,7 @@ impl<'a, S: Sink> Drive<'a, S> {
     fn look(&mut self) -> More {
         let until = self.clock.now() + LOOK;
         let mut more = More::None;
-        let signs = self.spec.signs;
+        let signs = self.signs;
         let mut found = Vec::new();
         let mut heard = false;
         for output in &mut self.outputs {
@@ -274,7 +383,7 @@ impl<'a, S: Sink> Drive<'a, S> {
                     Ok(0) => break,
                     Ok(_) => heard = true,
                     Err(error) => {
-                        tracing::warn!(tool = self.spec.name, %error, "an output file could not be read");
+                        tracing::warn!(tool = self.name, %error, "an output file could not be read");
                         break;
                     }
                 }
@@ -308,7 +417,7 @@ impl<'a, S: Sink> Drive<'a, S> {
             match read {
                 Ok(0) => {}
                 Ok(_) => more = More::Came,
-                Err(error) => tracing::warn!(tool = self.spec.name, %error, "an output file could not be read"),
+                Err(error) => tracing::warn!(tool = self.name, %error, "an output file could not be read"),
             }
         }
         let (now, patience, stop) = (self.clock.now(), self.patience(), self.stop.now());
@@ -322,14 +431,11 @@ impl<'a, S: Sink> Drive<'a, S> {
         more
     }
 
-    fn leader_ended(&mut self, ended: io::Result<ExitStatus>) {
-        let exit = match ended {
-            Ok(status) => status.code().map(Exit::Code).or(status.signal().map(Exit::Signal)).unwrap_or(Exit::Unseen),
-            Err(error) => {
-                tracing::warn!(tool = self.spec.name, %error, "how a tool ended could not be learned");
-                Exit::Unseen
-            }
-        };
+    fn leader_ended(&mut self, ended: io::Result<Exit>) {
+        let exit = ended.unwrap_or_else(|error| {
+            tracing::warn!(tool = self.name, %error, "how a tool ended could not be learned");
+            Exit::Unseen
+        });
         self.see(exit);
         self.intend(Intent::Ended);
         self.look();
@@ -398,7 +504,7 @@ impl<'a, S: Sink> Drive<'a, S> {
         let now = self.clock.now();
         if group::is_adopting() && now.since(self.reaped) >= REAP_EVERY {
             self.reaped = now;
-            group::reap_orphans(&[self.life.pid()]);
+            group::reap_orphans(&[self.pid]);
         }
     }
 
@@ -429,13 +535,13 @@ impl<'a, S: Sink> Drive<'a, S> {
         }
         let seen = self.seen.as_ref().expect("a tool is over when its end was seen or given up");
         let mut left_behind = self.leftovers.report();
-        if seen.exit == Exit::Unseen && !self.life.is_over() {
-            let stat = Stat::of(self.life.pid());
+        if seen.exit == Exit::Unseen && self.life.as_ref().is_some_and(|life| !life.is_over()) {
+            let stat = Stat::of(self.pid);
             let (name, state) = stat.map_or(("?".to_owned(), '?'), |stat| (stat.name, stat.state));
-            left_behind.insert(0, Left { pid: self.life.pid(), name, age: seen.took, state, fate: Fate::Alive });
+            left_behind.insert(0, Left { pid: self.pid, name, age: seen.took, state, fate: Fate::Alive });
         }
         Ended {
-            pid: self.life.pid(),
+            pid: self.pid,
             exit: seen.exit,
             interrupts_sent: self.machine.sent(),
             interrupts_reported: self.machine.reported(),
@@ -445,6 +551,15 @@ impl<'a, S: Sink> Drive<'a, S> {
             took: seen.took,
         }
     }
+}
+
+/// Who of a tool gets a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum To {
+    /// Its own process.
+    Leader,
+    /// Its process group.
+    Group,
 }
 
 /// What is to be expected of the outputs.

@@ -101,6 +101,29 @@ pub(crate) fn signal_group(leader: u32, signal: Signal) -> io::Result<()> {
     Ok(rustix::process::kill_process_group(number(leader)?, signal.raw())?)
 }
 
+/// The same for a leader that is no child of ours and may be reaped at any moment: each member is signalled through a
+/// hold of its own, taken while the leader kept the group's number from being given away.
+///
+/// # Errors
+/// When the leader has ended, or we may not.
+pub(crate) fn signal_members(leader: &Life, signal: Signal) -> io::Result<()> {
+    let mut signalled = Vec::new();
+    // Twice: a member that starts another one while it is looked for could hide it.
+    for _ in 0..2 {
+        let members = proc::all().into_iter().filter(|stat| stat.group == leader.pid && !stat.is_over());
+        let holds: Vec<Life> = members.filter_map(|stat| Life::of(stat.pid).ok()).collect();
+        if leader.is_over() {
+            break;
+        }
+        for life in holds.into_iter().filter(|life| !signalled.contains(&life.pid)).collect::<Vec<_>>() {
+            signalled.push(life.pid);
+            // One that ended just now needs no signal.
+            let _ = life.signal(signal);
+        }
+    }
+    if signalled.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
+}
+
 /// Becomes the parent of every orphan among our descendants, so that nothing which a tool started can hide behind a
 /// second fork.
 ///

@@ -7,12 +7,13 @@
 //! Invariant: what was started before the tool does not belong to it, whatever it has open. So a person who looks at
 //! an output file, or an older process that writes to it, is left alone.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::process::group;
 use crate::process::machine::Reach;
+use crate::process::proc::TAG;
 use crate::process::proc::{self, Match, Opened, Stat, Way};
-use crate::process::start::TAG;
 
 /// Every living process that tools of this run started and that carries its tag, with its short name.
 pub fn of_run(run: &str) -> Vec<(u32, String)> {
@@ -20,6 +21,16 @@ pub fn of_run(run: &str) -> Vec<(u32, String)> {
     let mut all = proc::all();
     all.retain(|stat| !stat.is_over() && proc::has_variable(stat.pid, &tag, Match::Beginning));
     all.into_iter().map(|stat| (stat.pid, stat.name)).collect()
+}
+
+/// Whether the process of this number lives, and this is its working folder.
+pub fn works_in(pid: u32, folder: &Path) -> bool {
+    let same = || {
+        let (there, given) = (std::fs::metadata(format!("/proc/{pid}/cwd")), std::fs::metadata(folder));
+        let place = |found: std::fs::Metadata| (found.dev(), found.ino());
+        Some(place(there.ok()?) == place(given.ok()?))
+    };
+    look_up(pid).is_some() && same() == Some(true)
 }
 
 /// The living process of this number, with its short name; none when there is none.
@@ -36,6 +47,9 @@ pub(crate) struct Kin {
     files: Vec<Opened>,
 }
 
+/// The number of no process: whose tool has ended unseen, its own may be another's by now.
+const NOBODY: u32 = u32::MAX;
+
 impl Kin {
     /// The marks of a tool that runs now, or has just ended and is not reaped yet.
     pub(crate) fn of(leader: u32, tag: &str, outputs: [&Path; 2]) -> Kin {
@@ -43,6 +57,11 @@ impl Kin {
         let started = Stat::of(leader).map_or(0, |stat| stat.started);
         let files = outputs.into_iter().filter_map(Opened::file).collect();
         Kin { leader, started, tag: format!("{TAG}={tag}"), files }
+    }
+
+    /// The marks of a tool of which all that is known is what was recorded: its process has ended, nobody knows when.
+    pub(crate) fn without_leader(started: u64, tag: &str, outputs: [&Path; 2]) -> Kin {
+        Kin { started, ..Kin::of(NOBODY, tag, outputs) }
     }
 
     /// Every living process that belongs to the tool, but for the tool's own.

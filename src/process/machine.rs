@@ -122,6 +122,24 @@ pub(crate) struct Machine {
     heard: Instant,
     /// How often the holder of its output was ended since it was last heard.
     unblocked: u32,
+    /// What was done to it before this machine was made.
+    before: Before,
+}
+
+/// What another process of the run, which has ended, did to a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// Nothing.
+    Nothing,
+    /// It was about to interrupt it: nobody can say whether it did. The tool's own report is waited for, as after a
+    /// signal that the system may have sent.
+    Intended,
+    /// It interrupted it.
+    Sent,
+    /// It interrupted it for the second time, or was about to: the budget was over.
+    SentAgain,
+    /// It killed it, or was about to.
+    Killed,
 }
 
 impl Machine {
@@ -143,7 +161,29 @@ impl Machine {
             closed: 0,
             heard: now,
             unblocked: 0,
+            before: Before::Nothing,
         }
+    }
+
+    /// A tool that another process has looked after until now, and signalled as `before` says.
+    pub(crate) fn inherit(manner: Manner, limits: Limits, before: Before, now: Instant) -> (Machine, Vec<Effect>) {
+        let mut machine = Machine { before, ..Machine::new(manner, limits, None, now) };
+        let effects = match before {
+            Before::Nothing | Before::Intended => Vec::new(),
+            Before::Sent => {
+                machine.sent = 1;
+                machine.why = Some(Why::StopRequested);
+                Vec::new()
+            }
+            Before::SentAgain => {
+                machine.sent = 2;
+                machine.why = Some(Why::BudgetEnded);
+                machine.phase = Phase::Ending { again: None, kill_at: now + limits.last_grace };
+                Vec::new()
+            }
+            Before::Killed => machine.kill(Why::BudgetEnded, now),
+        };
+        (machine, effects)
     }
 
     /// How often the tool was interrupted by us.
@@ -201,6 +241,11 @@ impl Machine {
             Some(Sign::Closed) => self.closed += 1,
             Some(Sign::Interrupted) => {
                 self.reported += 1;
+                if self.before == Before::Intended && self.sent == 0 {
+                    // What was recorded was done.
+                    self.sent = 1;
+                    self.why = self.why.max(Some(Why::StopRequested));
+                }
                 if let (Phase::Holding { .. }, Some(until)) = (self.phase, self.budget_ends) {
                     self.phase = Phase::Stopping { until };
                 }
@@ -228,16 +273,20 @@ impl Machine {
         if self.phase != Phase::Running {
             return Vec::new();
         }
-        let hold = match (self.manner, directly) {
-            (Manner::OpenTofu, Directly::Yes) => self.limits.hold_directly,
-            (Manner::OpenTofu | Manner::Helm | Manner::Unsignalled | Manner::Query | Manner::Group, _) => {
+        let hold = match (self.manner, directly, self.before) {
+            (Manner::OpenTofu, Directly::Yes, _) | (_, _, Before::Intended) => self.limits.hold_directly,
+            (Manner::OpenTofu | Manner::Helm | Manner::Unsignalled | Manner::Query | Manner::Group, _, _) => {
                 self.limits.hold
             }
         };
+        // Its time may have begun before this machine did.
+        let begins = if self.before == Before::Intended { now } else { since };
         self.phase = match self.manner {
+            Manner::Query if self.sent > 0 => Phase::Stopping { until: ends.min(now + self.limits.query_grace) },
+            Manner::OpenTofu | Manner::Helm | Manner::Group if self.sent > 0 => Phase::Stopping { until: ends },
             Manner::Unsignalled => Phase::Stopping { until: ends },
             Manner::OpenTofu | Manner::Helm if self.reported > 0 => Phase::Stopping { until: ends },
-            Manner::OpenTofu | Manner::Helm | Manner::Query | Manner::Group => Phase::Holding { until: since + hold },
+            Manner::OpenTofu | Manner::Helm | Manner::Query | Manner::Group => Phase::Holding { until: begins + hold },
         };
         self.tick(now)
     }

@@ -391,3 +391,62 @@ fn every_stop_has_an_end() {
         assert!(*last <= asked + BUDGET + 60_000, "seed {seed}: {done:?}");
     }
 }
+
+fn inherited(manner: Manner, before: Before) -> (Machine, Vec<Effect>) {
+    Machine::inherit(manner, Limits::default(), before, at(0))
+}
+
+#[test]
+fn a_tool_that_is_inherited_gets_the_interrupt_that_it_did_not_have() {
+    let row = |manner, before, said: &[(u64, Input)]| -> Vec<(u64, Effect)> {
+        let (machine, first) = inherited(manner, before);
+        assert_eq!(first, []);
+        let script: Vec<(u64, Input)> = said.iter().copied().chain([(0, graceful(0))]).collect();
+        let mut script = script;
+        script.sort_by_key(|(moment, _)| *moment);
+        play(machine, &script, 60_000)
+            .into_iter()
+            .filter(|(_, effect)| matches!(effect, Effect::Interrupt(..)))
+            .collect()
+    };
+    let because = Why::StopRequested;
+    let reported = [(1500, heard(Sign::Interrupted))];
+    for manner in [Manner::OpenTofu, Manner::Helm] {
+        assert_eq!(row(manner, Before::Nothing, &[]), [(250, Effect::Interrupt(INT, because))], "{manner:?}");
+        assert_eq!(row(manner, Before::Intended, &[]), [(2000, Effect::Interrupt(INT, because))], "{manner:?}");
+        assert_eq!(row(manner, Before::Intended, &reported), [], "{manner:?}");
+        assert_eq!(row(manner, Before::Sent, &[]), [], "{manner:?}");
+    }
+    let terminate = Effect::Interrupt(ToolSignal::Terminate, because);
+    assert_eq!(row(Manner::Group, Before::Nothing, &[]), [(250, terminate)]);
+    assert_eq!(row(Manner::Group, Before::Sent, &[]), []);
+    for before in [Before::Nothing, Before::Intended, Before::Sent] {
+        assert_eq!(row(Manner::Unsignalled, before, &[]), [], "{before:?}");
+    }
+}
+
+#[test]
+fn a_report_of_an_interrupt_that_was_recorded_is_that_of_ours() {
+    let (mut machine, _) = inherited(Manner::OpenTofu, Before::Intended);
+    machine.take(heard(Sign::Interrupted), at(0));
+    machine.take(graceful(10), at(10));
+    assert_eq!((machine.sent(), machine.reported(), machine.why()), (1, 1, Some(Why::StopRequested)));
+}
+
+#[test]
+fn a_tool_that_had_its_last_interrupt_is_killed_after_the_last_grace() {
+    let (machine, first) = inherited(Manner::OpenTofu, Before::SentAgain);
+    assert_eq!(first, []);
+    let done = play(machine, &[(0, graceful(0))], 20_000);
+    assert_eq!(done.first(), Some(&(8000, Effect::Kill(Why::BudgetEnded))));
+    assert_eq!(inherited(Manner::Helm, Before::Killed).1, [Effect::Kill(Why::BudgetEnded)]);
+}
+
+#[test]
+fn what_an_inherited_tool_left_behind_is_ended_although_it_has_ended_itself() {
+    let (machine, _) = inherited(Manner::OpenTofu, Before::Nothing);
+    let left = Input::Left { alive: 1, fresh: 1 };
+    let done = play(machine, &[(0, graceful(0)), (1, Input::LeaderEnded), (2, left)], 3000);
+    let effects: Vec<Effect> = done.into_iter().map(|(_, effect)| effect).collect();
+    assert_eq!(effects, [Effect::List, Effect::Sweep(Force::Ask)]);
+}

@@ -24,9 +24,11 @@ mod child;
 mod detach;
 mod driver;
 mod group;
+mod halt;
 mod kin;
 mod left;
 mod machine;
+mod orphan;
 mod output;
 mod plugins;
 mod proc;
@@ -38,13 +40,17 @@ mod update;
 
 pub use child::begin_afresh;
 pub use detach::{Detached, Launch, inherit, inherit_pipe, is_tracking, scrub, spawn};
-pub use driver::drive;
+pub use driver::{drive, see_out};
 #[cfg(feature = "test-tools")]
 pub use group::stand_still;
 pub use group::{Life, adopt, own_group, reap_orphans};
-pub use kin::{look_up, of_run};
+#[cfg(feature = "test-tools")]
+pub use halt::halt_at;
+pub use kin::{look_up, of_run, works_in};
+pub use orphan::{Heard, Orphan, orphans};
 pub use plugins::end_plugins;
-pub use record::{Intent, Recorded};
+pub use proc::{is_written, place};
+pub use record::{Care, Intent, Recorded, recorded};
 pub use spec::{Limits, Manner, Sign, Spec, Stdin};
 pub use stop::{Directly, Stop, StopWatch, Stopper, stop_channel};
 pub use update::{Ended, Exit, Fate, Left, Room, Sink, Stream, ToolSignal, Unread, Update, Why};

@@ -47,7 +47,8 @@ pub(crate) struct Piece<'a> {
 /// A reader of one output file.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    file: File,
+    /// None of an output that is not there.
+    file: Option<File>,
     block: Box<[u8]>,
     /// The beginning of a line whose end was not read yet; shorter than a piece.
     carry: Vec<u8>,
@@ -72,21 +73,26 @@ pub(crate) enum Emptied {
 impl Lines {
     /// Opens the file at its beginning.
     pub(crate) fn open(path: &Path) -> io::Result<Lines> {
-        let file = File::open(path)?;
-        Ok(Lines {
-            file,
-            block: vec![0; BLOCK].into(),
-            carry: Vec::with_capacity(PIECE),
+        Ok(Lines { file: Some(File::open(path)?), block: vec![0; BLOCK].into(), ..Lines::none() })
+    }
+
+    /// Nothing to read.
+    pub(crate) fn none() -> Lines {
+        Lines {
+            file: None,
+            block: Box::default(),
+            carry: Vec::new(),
             continued: false,
             offset: 0,
             recent: Vec::with_capacity(RECENT),
             emptied: Emptied::No,
-        })
+        }
     }
 
     /// How long the file is now, in bytes.
     pub(crate) fn length(&self) -> u64 {
-        self.file.metadata().map_or(self.offset, |metadata| metadata.len())
+        let metadata = self.file.as_ref().and_then(|file| file.metadata().ok());
+        metadata.map_or(self.offset, |metadata| metadata.len())
     }
 
     /// How many bytes were read so far.
@@ -107,8 +113,9 @@ impl Lines {
             self.carry.clear();
             self.recent.clear();
         }
+        let Some(file) = &self.file else { return Ok(0) };
         let length = loop {
-            match self.file.read_at(&mut self.block, self.offset) {
+            match file.read_at(&mut self.block, self.offset) {
                 Ok(length) => break length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -141,13 +148,14 @@ impl Lines {
     }
 
     fn was_emptied(&self) -> io::Result<bool> {
-        let length = self.file.metadata()?.len();
+        let Some(file) = &self.file else { return Ok(false) };
+        let length = file.metadata()?.len();
         if length <= self.offset {
             return Ok(length < self.offset);
         }
         let mut there = [0; RECENT];
         let there = &mut there[..self.recent.len()];
-        let same = self.file.read_exact_at(there, self.offset - there.len() as u64).is_ok();
+        let same = file.read_exact_at(there, self.offset - there.len() as u64).is_ok();
         Ok(!(same && *there == *self.recent))
     }
 

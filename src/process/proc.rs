@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 
+/// The name of the variable that marks everything a tool starts.
+pub(crate) const TAG: &str = "DCCTL_RUN";
+
 /// Ticks a second of the times in `/proc`. The kernel's interface fixes it at 100 on every platform that Rust builds
 /// this program for.
 const TICKS: u64 = 100;
@@ -61,8 +64,13 @@ impl Stat {
 
     /// For how long it has been running.
     pub(crate) fn age(&self, now: Instant) -> Duration {
-        now.since(Instant::since_boot(Duration::from_millis(self.started * 1000 / TICKS)))
+        now.since(at(self.started))
     }
+}
+
+/// The moment of this many ticks since the machine started.
+pub(crate) fn at(ticks: u64) -> Instant {
+    Instant::since_boot(Duration::from_millis(ticks * 1000 / TICKS))
 }
 
 /// Every process that can be seen now.
@@ -87,6 +95,27 @@ pub(crate) fn has_variable(pid: u32, assignment: &str, how: Match) -> bool {
         Match::Whole => entry == assignment.as_bytes(),
         Match::Beginning => entry.starts_with(assignment.as_bytes()),
     })
+}
+
+/// Every living process that was started with exactly this tag.
+pub(crate) fn tagged(tag: &str) -> Vec<Stat> {
+    let assignment = format!("{TAG}={tag}");
+    let mut all = all();
+    all.retain(|stat| !stat.is_over() && has_variable(stat.pid, &assignment, Match::Whole));
+    all
+}
+
+/// Every living process whose tag begins like this, with the rest of its tag.
+pub(crate) fn tagged_beginning(beginning: &str) -> Vec<(Stat, String)> {
+    let beginning = format!("{TAG}={beginning}");
+    let rest = |stat: &Stat| {
+        let environment = fs::read(format!("/proc/{}/environ", stat.pid)).ok()?;
+        let mut entries = environment.split(|byte| *byte == 0);
+        let rest = entries.find_map(|entry| entry.strip_prefix(beginning.as_bytes()))?;
+        Some(String::from_utf8_lossy(rest).into_owned())
+    };
+    let living = all().into_iter().filter(|stat| !stat.is_over());
+    living.filter_map(|stat| rest(&stat).map(|rest| (stat, rest))).collect()
 }
 
 /// Something that descriptors can refer to, as the kernel names it.
@@ -116,6 +145,12 @@ pub(crate) enum Way {
 /// Whether a process has one of these open in this way.
 pub(crate) fn holds(pid: u32, wanted: &[Opened], way: Way) -> bool {
     descriptors(pid).any(|(number, opened)| wanted.contains(&opened) && is_open(pid, &number, way))
+}
+
+/// Whether any process that can be seen has this file open for writing.
+pub fn is_written(path: &Path) -> bool {
+    let wanted: Vec<Opened> = Opened::file(path).into_iter().collect();
+    !wanted.is_empty() && all().into_iter().any(|stat| holds(stat.pid, &wanted, Way::Write))
 }
 
 /// The pipes that a process has open in this way.
@@ -154,7 +189,7 @@ pub(crate) fn boot_id() -> String {
 
 /// From where processes are seen: the machine's name and the number space of its processes. Two containers that share
 /// a disk do not see one another's.
-pub(crate) fn place() -> String {
+pub fn place() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     format!("{}/{}", name.trim(), space.display())

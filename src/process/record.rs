@@ -1,17 +1,27 @@
 //! The record of a tool: which process it is, and what was about to be done to it.
 //!
-//! It is a small file, made when the tool starts and renamed before each signal. A rename needs no room on the disk
-//! and happens at once or not at all, so whoever takes over from a killed supervisor knows whether an interrupt may
-//! already be on its way. A rename that fails delays no signal.
+//! It is a small file, made before the tool starts, completed in place with its process, and renamed before each signal.
+//! A rename needs no room on the disk and happens at once or not at all, so whoever takes over from a killed supervisor
+//! knows whether an interrupt may already be on its way. A rename that fails delays no signal.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::process::proc::{self, Stat};
+use crate::process::spec::Manner;
+
+/// The number of a process that is not known yet.
+pub(crate) const NOT_YET: u32 = 0;
+
+/// The end of the names of files that lie beside records and are none.
+const BESIDE: &str = ".json";
+
+/// How much longer a record may get when its process is written down, in bytes.
+const NUMBERS: usize = 32;
 
 /// How far things have gone with a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,17 +41,28 @@ pub enum Intent {
 impl Intent {
     const ALL: [Intent; 5] = [Intent::Ended, Intent::Kill, Intent::InterruptAgain, Intent::Interrupt, Intent::Running];
 
-    fn path(self, base: &Path) -> PathBuf {
-        let suffix = match self {
-            Intent::Running => return base.to_owned(),
+    fn suffix(self) -> &'static str {
+        match self {
+            Intent::Running => "",
             Intent::Interrupt => ".interrupted",
             Intent::InterruptAgain => ".interrupted-again",
             Intent::Kill => ".killed",
             Intent::Ended => ".ended",
-        };
+        }
+    }
+
+    fn path(self, base: &Path) -> PathBuf {
         let mut path = base.as_os_str().to_owned();
-        path.push(suffix);
+        path.push(self.suffix());
         PathBuf::from(path)
+    }
+
+    /// The record that a file in the folder of records is; none for what lies beside one.
+    fn base(path: &Path) -> Option<PathBuf> {
+        let text = path.to_str()?;
+        let suffix = Intent::ALL.into_iter().map(Intent::suffix).find(|suffix| text.ends_with(suffix))?;
+        let base = text.strip_suffix(suffix)?;
+        (!base.ends_with(BESIDE)).then(|| PathBuf::from(base))
     }
 }
 
@@ -60,20 +81,61 @@ pub struct Recorded {
     pub place: String,
     /// The value of `DCCTL_RUN` in its environment.
     pub tag: String,
+    /// How it is looked after, for who takes over.
+    #[serde(default)]
+    pub care: Option<Care>,
+}
+
+/// How a tool is looked after.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Care {
+    /// How it may be asked to stop.
+    pub manner: Manner,
+    /// The file that gets its standard output.
+    pub stdout: PathBuf,
+    /// The file that gets its standard error.
+    pub stderr: PathBuf,
 }
 
 impl Recorded {
-    /// A record of a process that runs now.
-    pub(crate) fn of(pid: u32, name: &str, tag: &str) -> Recorded {
-        let started = Stat::of(pid).map_or(0, |stat| stat.started);
+    /// A record of a tool that is about to be started: nobody knows its process yet.
+    pub(crate) fn before(name: &str, tag: &str, care: Care) -> Recorded {
         Recorded {
             name: name.to_owned(),
-            pid,
-            started,
+            pid: NOT_YET,
+            started: 0,
             boot: proc::boot_id(),
             place: proc::place(),
             tag: tag.to_owned(),
+            care: Some(care),
         }
+    }
+
+    /// The same, now that its process is known.
+    pub(crate) fn started_as(self, pid: u32) -> Recorded {
+        let started = Stat::of(pid).map_or(0, |stat| stat.started);
+        Recorded { pid, started, ..self }
+    }
+
+    /// A record of a process that runs now.
+    #[cfg(test)]
+    pub(crate) fn of(pid: u32, name: &str, tag: &str) -> Recorded {
+        let care = Care { manner: Manner::Query, stdout: PathBuf::new(), stderr: PathBuf::new() };
+        Recorded::before(name, tag, care).started_as(pid)
+    }
+
+    /// Every record of this folder, with the path that [`Recorded::read`] takes.
+    pub(crate) fn all(folder: &Path) -> Vec<(PathBuf, Recorded, Intent)> {
+        let mut bases: Vec<PathBuf> = fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| Intent::base(&entry.path()))
+            .collect();
+        bases.sort();
+        bases.dedup();
+        let read = |base: PathBuf| Recorded::read(&base).ok().flatten().map(|(recorded, how)| (base, recorded, how));
+        bases.into_iter().filter_map(read).collect()
     }
 
     /// Reads the record at `base`, whatever it was renamed to; none when there is none.
@@ -98,6 +160,10 @@ impl Recorded {
             return false;
         }
         let same_boot = proc::boot_id() == self.boot;
+        if self.pid == NOT_YET {
+            // Whoever was to write down the process was killed before: only its tag tells.
+            return !same_boot || proc::tagged(&self.tag).is_empty();
+        }
         let lives = Stat::of(self.pid).is_some_and(|stat| stat.started == self.started && !stat.is_over());
         !(same_boot && lives)
     }
@@ -106,6 +172,31 @@ impl Recorded {
     pub fn is_here(&self) -> bool {
         self.place == proc::place()
     }
+}
+
+/// A tool of a run that is over, as far as its record tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Former {
+    /// What people call it.
+    pub name: String,
+    /// Its process.
+    pub pid: u32,
+    /// Whether the run saw its end.
+    pub end_was_seen: bool,
+    /// How it was looked after.
+    pub care: Option<Care>,
+}
+
+/// The tools that are recorded in this folder and were started.
+pub fn recorded(folder: &Path) -> Vec<Former> {
+    let started = Recorded::all(folder).into_iter().filter(|(_, recorded, _)| recorded.pid != NOT_YET);
+    let former = |(_, recorded, intent): (PathBuf, Recorded, Intent)| Former {
+        name: recorded.name,
+        pid: recorded.pid,
+        end_was_seen: intent == Intent::Ended,
+        care: recorded.care,
+    };
+    started.map(former).collect()
 }
 
 /// The writing side.
@@ -120,10 +211,30 @@ impl Record {
     pub(crate) fn create(base: &Path, recorded: &Recorded) -> (Record, io::Result<()>) {
         let write = || {
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(base)?;
-            file.write_all(&serde_json::to_vec(recorded)?)
+            let mut text = serde_json::to_vec(recorded)?;
+            // Room for two long numbers, so that the process can be written down on a disk that is full by then.
+            text.resize(text.len() + NUMBERS, b' ');
+            file.write_all(&text)
         };
         let written = write();
         (Record { base: base.to_owned(), intent: Intent::Running }, written)
+    }
+
+    /// Writes down the process, over what was written before: one write, which needs no room.
+    pub(crate) fn complete(&self, recorded: &Recorded) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).open(&self.base)?;
+        file.write_all_at(&serde_json::to_vec(recorded)?, 0)
+    }
+
+    /// The tool was not started after all.
+    pub(crate) fn forget(&self) {
+        // One that cannot be removed names no process.
+        let _ = fs::remove_file(&self.base);
+    }
+
+    /// The record of a tool that another process has begun to look after.
+    pub(crate) fn inherit(base: &Path, intent: Intent) -> Record {
+        Record { base: base.to_owned(), intent }
     }
 
     /// Records what is about to be done. A weaker intent than the one that stands changes nothing.
@@ -141,19 +252,28 @@ impl Record {
 mod tests {
     use super::*;
 
+    fn recorded() -> Recorded {
+        let file = |name: &str| PathBuf::from(name);
+        let care = Care { manner: Manner::OpenTofu, stdout: file("stdout"), stderr: file("stderr") };
+        Recorded::before("tofu apply", "run/step", care)
+    }
+
     #[test]
     fn a_record_is_found_under_every_name_it_had() {
         let folder = tempfile::tempdir().expect("a folder");
         let base = folder.path().join("tofu-apply");
         assert_eq!(Recorded::read(&base).expect("readable"), None);
-        let recorded = Recorded::of(std::process::id(), "tofu apply", "run/step");
-        let (mut record, written) = Record::create(&base, &recorded);
+        let (mut record, written) = Record::create(&base, &recorded());
         written.expect("a record");
+        assert_eq!(Recorded::read(&base).expect("readable"), Some((recorded(), Intent::Running)));
+        let recorded = recorded().started_as(std::process::id());
+        record.complete(&recorded).expect("there is room for it");
         let steps = [Intent::Running, Intent::Interrupt, Intent::InterruptAgain, Intent::Kill, Intent::Ended];
         for intent in steps {
             record.intend(intent).expect("a rename");
             assert_eq!(Recorded::read(&base).expect("readable"), Some((recorded.clone(), intent)));
             assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+            assert_eq!(Recorded::all(folder.path()), [(base.clone(), recorded.clone(), intent)]);
         }
         record.intend(Intent::Interrupt).expect("nothing to do");
         assert_eq!(Recorded::read(&base).expect("readable").map(|(_, intent)| intent), Some(Intent::Ended));
@@ -161,10 +281,11 @@ mod tests {
 
     #[test]
     fn a_process_with_the_same_number_is_not_the_recorded_one() {
-        let mine = Recorded::of(std::process::id(), "me", "run/step");
+        let mine = recorded().started_as(std::process::id());
         assert!(!mine.is_over());
         assert!(Recorded { started: mine.started + 1, ..mine.clone() }.is_over());
         assert!(Recorded { boot: "another".to_owned(), ..mine.clone() }.is_over());
+        assert!(recorded().is_over(), "nothing carries its tag");
         let elsewhere = Recorded { boot: "another".to_owned(), place: "another".to_owned(), ..mine };
         assert!(!elsewhere.is_over());
     }

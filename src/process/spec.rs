@@ -5,9 +5,12 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// How a tool may be asked to stop. The rules are those of the tools themselves: what each does with a signal was
 /// measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Manner {
     /// `tofu apply`, `tofu destroy`, `tofu plan`: exactly one SIGINT, to its process and never to its group (its
     /// plugins die of a SIGTERM), and none if its output says that it was already interrupted. A second interrupt

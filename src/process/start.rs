@@ -11,10 +11,8 @@ use tokio::process::{Child, Command};
 use crate::failure::{Code, Failure};
 use crate::process::child;
 use crate::process::group::Life;
+use crate::process::proc::TAG;
 use crate::process::spec::{Spec, Stdin};
-
-/// The name of the variable that marks everything a tool starts.
-pub(crate) const TAG: &str = "DCCTL_RUN";
 
 /// Starts the tool that was [prepared](prepare), and takes hold of it.
 ///

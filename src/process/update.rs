@@ -138,6 +138,8 @@ pub enum Exit {
     Code(i32),
     /// By this signal.
     Signal(i32),
+    /// It has ended, and only its parent could have learned how.
+    Unknown,
     /// Nobody saw it end: dcctl stopped waiting.
     Unseen,
 }
@@ -154,6 +156,7 @@ impl fmt::Display for Exit {
         match self {
             Exit::Code(code) => write!(f, "exit status {code}"),
             Exit::Signal(signal) => write!(f, "signal {signal}"),
+            Exit::Unknown => f.write_str("an exit status that nobody could read"),
             Exit::Unseen => f.write_str("an end that nobody saw"),
         }
     }
@@ -207,7 +210,7 @@ pub struct Ended {
 impl Ended {
     /// Whether it ended by itself after at most one interrupt, and nothing of it is left: what a clean stop needs.
     pub fn is_clean(&self) -> bool {
-        let by_itself = matches!(self.exit, Exit::Code(_)) && !self.killed;
+        let by_itself = matches!(self.exit, Exit::Code(_) | Exit::Unknown) && !self.killed;
         by_itself
             && self.interrupts_sent <= 1
             && self.interrupts_reported <= 1

@@ -156,7 +156,12 @@ impl Story {
         self.end(StepOutcome::Nothing, "nothing to build without --build", None);
         self.start(1);
         self.later(34);
-        self.say(LockClaimed { holder: HOLDER.into(), lease: "dc-k8s-system/dcctl".into(), waited_ms: 31 });
+        self.say(LockClaimed {
+            holder: HOLDER.into(),
+            lease: "dc-k8s-system/dcctl".into(),
+            uid: "7d9e6c0a".into(),
+            waited_ms: 31,
+        });
         self.end(StepOutcome::Done, "the lock is taken", None);
         self.pass(2, 210, "2 other instances, no conflict");
         self.start(3);

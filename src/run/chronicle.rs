@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::clock::{Clock, Instant};
 use crate::event::{Counts, Event, NoteMade};
-use crate::run::journal::{Journal, Last};
+use crate::run::journal::{Journal, Last, Settled};
 use crate::run::reports::Unwritten;
 use crate::run::tally::Tally;
 
@@ -24,6 +24,11 @@ impl Chronicle {
     /// A chronicle over a journal that was just opened.
     pub fn new(journal: Journal, clock: Arc<dyn Clock>) -> Chronicle {
         Chronicle { journal, tally: Tally::default(), clock }
+    }
+
+    /// Goes on with a journal that another process has written until now, of which this is the tally.
+    pub fn go_on(journal: Journal, tally: Tally, clock: Arc<dyn Clock>) -> Chronicle {
+        Chronicle { journal, tally, clock }
     }
 
     /// Tells one fact.
@@ -81,6 +86,11 @@ impl Chronicle {
     /// See [`Journal::written`].
     pub fn written(&self, limit: Duration) -> impl Future<Output = ()> + use<> {
         self.journal.written(limit)
+    }
+
+    /// See [`Journal::settle_now`].
+    pub fn settle_now(&mut self, limit: Duration) -> Settled {
+        self.journal.settle_now(limit)
     }
 
     /// See [`Journal::offer_last`].

@@ -16,6 +16,17 @@ pub fn at(spec: &Spec, place: &str) {
     let _ = (spec, place);
 }
 
+/// Tells `process` where it is to stand still: `tool:intended:tofu apply` is when an interrupt of OpenTofu is recorded and
+/// not sent.
+pub fn of_tools(spec: &Spec) {
+    #[cfg(feature = "test-tools")]
+    if let Some(moment) = spec.break_at.as_deref().and_then(|at| at.strip_prefix("tool:")) {
+        crate::process::halt_at(moment);
+    }
+    #[cfg(not(feature = "test-tools"))]
+    let _ = spec;
+}
+
 /// From now on notes in a file of the test when this run may write, as a step asks it before each write: the run, and the
 /// moments right before and right after an answer that was yes, in nanoseconds of the machine's own clock.
 pub(crate) fn witness(spec: &Spec, may_write: &WhileHeld) {

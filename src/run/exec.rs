@@ -42,7 +42,7 @@ impl Life {
         match self {
             Life::Ended(Exit::Code(code)) => Some(event::CommandEnd { exit_code: Some(code), signal: None }),
             Life::Ended(Exit::Signal(signal)) => Some(event::CommandEnd { exit_code: None, signal: Some(signal) }),
-            Life::Ended(Exit::Unseen) | Life::NotStarted | Life::Running => None,
+            Life::Ended(Exit::Unseen | Exit::Unknown) | Life::NotStarted | Life::Running => None,
         }
     }
 
@@ -52,6 +52,7 @@ impl Life {
             Life::NotStarted => format!("`{name}` was not started"),
             Life::Ended(exit @ Exit::Code(_)) => format!("`{name}` ended with {exit}"),
             Life::Ended(exit @ Exit::Signal(_)) => format!("`{name}` was ended by {exit}"),
+            Life::Ended(Exit::Unknown) => format!("`{name}` has ended, and nobody knows how"),
             Life::Running | Life::Ended(Exit::Unseen) => format!("nobody saw the end of `{name}`"),
         }
     }
@@ -80,7 +81,7 @@ pub(crate) fn exit(verdict: &Verdict, command: &ForCommand, life: Life, lock: Lo
     let own = match life {
         Life::Ended(Exit::Code(code)) => Some(code),
         Life::Ended(Exit::Signal(signal)) => Some(BY_SIGNAL + signal),
-        Life::Ended(Exit::Unseen) | Life::NotStarted | Life::Running => None,
+        Life::Ended(Exit::Unseen | Exit::Unknown) | Life::NotStarted | Life::Running => None,
     };
     match own.and_then(|code| u8::try_from(code).ok()) {
         Some(code) if only && command.propagate => code,

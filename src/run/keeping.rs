@@ -1,6 +1,7 @@
 //! The run's side of the lock: asks for it, and turns what the keeper says into events and into the verdict.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,15 +14,18 @@ use crate::cluster::{CONNECT_LIMIT, Cluster, Connection};
 use crate::event::{self, BusyManner, Event, LockEnd};
 use crate::failure::{Code, Failure};
 use crate::lock::{
-    self, Act, Change, ClaimError, Claimed, HolderId, Keeper, LeaseApi, LockFolder, Lost, MakeAnew, Observation, Place,
-    Released, Request, Store, Timing, Waits, message, notes,
+    self, Act, Change, ClaimError, Claimed, Estate, HolderId, Keeper, LeaseApi, LockFolder, Lost, MakeAnew,
+    Observation, Place, Released, Request, Store, Timing, Waits, message, notes,
 };
 use crate::process::StopWatch;
 use crate::run::chronicle::Chronicle;
 use crate::run::spec::Spec;
 use crate::run::translate::millis;
-use crate::run::waiting;
+use crate::run::{surroundings, waiting};
 use crate::step::Outcome;
+
+/// How long the record that the lock is given back may take. Then it is given back without.
+pub(crate) const INTENT: Duration = Duration::from_secs(2);
 
 /// How often a weak fence is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -51,6 +55,11 @@ impl End {
     /// The step that has not begun yet, for sentences.
     pub(crate) fn next_title(&self) -> String {
         self.next_step.clone().unwrap_or_else(|| "the next step".to_owned())
+    }
+
+    /// Where the lock is as far as another process of this run has told.
+    pub(crate) fn inherited(lock: LockEnd, holder: Option<String>) -> End {
+        End { lock, holder, ..End::default() }
     }
 
     pub(crate) fn take_claim(&mut self, claim: &Claim, ours: &HolderId) {
@@ -186,6 +195,24 @@ pub(crate) fn start(lock: Origin, request: Request, clock: Arc<dyn Clock>) -> (K
     (keeper, changes)
 }
 
+/// Goes on with what another process of this run left of its lock.
+pub(crate) fn inherit(spec: &Spec, holder: &HolderId, estate: Estate, clock: Arc<dyn Clock>) -> (Keeper, Changes) {
+    let request = request(spec, holder);
+    let (cluster, folder) = (spec.cluster().cloned(), spec.lock_dir().map(Path::to_owned));
+    let make_store = move || match (cluster, folder) {
+        (Some(on), _) => {
+            let connection = surroundings::way_to(&on)?;
+            let client = connection.client_now()?;
+            Ok(Store::Kubernetes(LeaseApi::over(client, make_anew(&connection), Timing::STANDARD)))
+        }
+        (None, Some(folder)) => Ok(Store::Direct(LockFolder::new(folder, Timing::STANDARD).apart())),
+        (None, None) => Err(Failure::new(Code::Internal, "this run has nothing that keeps a lock")),
+    };
+    let mut keeper = Keeper::inherit(make_store, request, estate, Timing::STANDARD, clock);
+    let changes = Changes { order: Order::AsTheyCome, kept_back: VecDeque::new(), more: keeper.changes() };
+    (keeper, changes)
+}
+
 /// The Lease of this cluster, over the client that everything else uses, and with credentials that are had anew where
 /// the kubeconfig says how.
 pub(crate) fn lease_store(cluster: &Cluster) -> Store {
@@ -280,7 +307,12 @@ impl Claim {
                     told.note(format!("namespace {} was created for the lock", lock::NAMESPACE));
                 }
                 let lease = place.lease_path();
-                Event::LockClaimed(event::LockClaimed { holder: claimed.holder, lease, waited_ms: millis(waited) })
+                Event::LockClaimed(event::LockClaimed {
+                    holder: claimed.holder,
+                    lease,
+                    uid: claimed.uid,
+                    waited_ms: millis(waited),
+                })
             }
             Claim::Busy { observation, busy, manner } => waiting::blocked(&observation, busy, manner, None),
             Claim::Unavailable { why } => Event::NoteMade(event::NoteMade { text: message::going_on(&why) }),

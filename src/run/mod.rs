@@ -11,19 +11,23 @@
 
 mod bearing;
 mod chronicle;
+mod door;
 pub mod drill;
 mod engine;
 mod exec;
+mod former;
 mod journal;
 mod keeping;
 mod link;
 pub mod machine;
 mod mishap;
+mod past;
 mod reports;
 mod spec;
 mod start;
 mod supervise;
 mod surroundings;
+mod takeover;
 mod tally;
 mod tidy;
 mod translate;
@@ -33,15 +37,18 @@ mod while_held;
 mod work;
 
 pub use chronicle::Chronicle;
+pub use door::{DOOR, knock};
 pub use journal::{BALLAST, Journal, Settled, Voice, make_ballast};
 pub use link::{Answer, Asked, Ear, Finished, Link, Mouth, Word};
 pub use mishap::caught;
+pub use past::{Past, State, all};
 pub use reports::{GoingOn, Matter, Paths, Report, Reports, Roll, Unwritten};
 pub use spec::{ForBundle, ForCommand, JOURNAL, Mode, OnBusy, OnCluster, Purpose, Spec, Substrate, Wait};
 pub use start::{LOG, Started, start};
 pub use supervise::{supervise, unwritable};
+pub use takeover::{Gone, complete, take_over, verdict_of};
 pub use tally::Tally;
-pub use tidy::{alive, tidy, untidied};
+use tidy::{alive, tidy, untidied};
 pub use translate::{millis, opening};
 pub use verdict::Verdict;
 

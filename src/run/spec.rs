@@ -100,6 +100,8 @@ pub struct Spec {
     pub on_busy: OnBusy,
     /// How long a graceful stop may take.
     pub stop_after: Duration,
+    /// After how long the run is asked to stop by itself; none: never.
+    pub max_run_time: Option<Duration>,
     /// What must never be said, with the name of what it is for.
     #[serde(with = "exposed_map")]
     pub secrets: std::collections::BTreeMap<String, Secret>,

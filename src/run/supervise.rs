@@ -13,6 +13,7 @@ use crate::failure::{Code, Failure};
 use crate::process;
 use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
+use crate::run::door::Door;
 use crate::run::engine::{Engine, Senses};
 use crate::run::journal::{Journal, Voice};
 use crate::run::link::{Answer, Ear, Finished, Link, Mouth, Word};
@@ -21,7 +22,7 @@ use crate::run::spec::{Mode, Purpose, Spec};
 use crate::run::translate::{self, millis};
 use crate::run::verdict::{self, Verdict};
 use crate::run::work::Work;
-use crate::run::{drill, exec};
+use crate::run::{drill, exec, former};
 use crate::signal;
 use crate::step::updates;
 
@@ -111,6 +112,7 @@ impl Supervisor {
             seq: 0,
             halt: drill::Halt::of(&spec),
         };
+        drill::of_tools(&spec);
         let path = spec.journal();
         let journal = Journal::open(&path, voice, reports).map_err(|error| unwritable(&path, &error))?;
         let told = Chronicle::new(journal, clock.clone());
@@ -129,9 +131,11 @@ impl Supervisor {
         if let Some(pipe) = self.pipe.take() {
             work.give_pipe(pipe);
         }
+        let door = Door::open(&self.spec.run_dir);
         self.open(&work);
         let (mut engine, first) = Engine::new(work, self.told, stopper);
-        let mut senses = Senses { signals, ear: Some(ear), mouth, updates: receive };
+        let mut senses = Senses { signals, ear: Some(ear), mouth, updates: receive, door };
+        say(&mut senses.mouth, &Answer::Began).await;
         engine.run(&mut senses, first).await;
         let finished = close(engine, &self.spec).await;
         let exit = finished.exit_code;
@@ -143,6 +147,10 @@ impl Supervisor {
     fn open(&mut self, work: &Work) {
         for event in translate::opening(&self.spec, &work.holder()) {
             self.told.tell(None, event);
+        }
+        former::write_down(&self.spec, &work.holder());
+        for killed in former::look(&self.spec) {
+            self.told.note(killed);
         }
         if !self.spec.dropped.is_empty() {
             let names = self.spec.dropped.clone();

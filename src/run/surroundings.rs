@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::clock::Clock;
-use crate::cluster::{Cluster, MayWrite, Sources, kubeconfig};
+use crate::cluster::{Cluster, Connection, MayWrite, Sources, kubeconfig};
 use crate::event::{self, Event};
 use crate::failure::{Code, Failure};
 use crate::lock::direct::Intent;
@@ -85,6 +85,12 @@ async fn reach(substrate: &Substrate, mode: Mode, may_write: MayWrite) -> Result
             Ok((Origin::Folder(folder), format!("lock folder {}, {reach}", path.display())))
         }
     }
+}
+
+/// The way to the API server of a run, without asking it anything.
+pub(crate) fn way_to(on: &OnCluster) -> Result<Connection, Failure> {
+    let config = kubeconfig::load(&Sources::file(&on.kubeconfig), None)?;
+    Connection::new(&config, &on.proxy)
 }
 
 async fn connect(on: &OnCluster, may_write: MayWrite) -> Result<(Cluster, String), Failure> {

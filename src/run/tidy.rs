@@ -9,12 +9,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::process;
+use crate::run::former::ABOUT;
 use crate::run::journal::BALLAST;
 use crate::run::spec::Spec;
 use crate::step::PRIVATE;
 
 /// Removes it all; says what could not be removed.
-pub fn tidy(spec: &Spec) -> Vec<String> {
+pub(crate) fn tidy(spec: &Spec) -> Vec<String> {
+    folder(&spec.run_dir, spec.cluster().map(|cluster| &*cluster.kubeconfig))
+}
+
+/// The same for the run of this directory.
+pub(crate) fn folder(run_dir: &Path, kubeconfig: Option<&Path>) -> Vec<String> {
     let mut left = Vec::new();
     let mut note = |path: &Path, result: std::io::Result<()>| match result {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -22,17 +28,20 @@ pub fn tidy(spec: &Spec) -> Vec<String> {
         }
         Ok(()) | Err(_) => {}
     };
-    let (private, ballast) = (spec.run_dir.join(PRIVATE), spec.run_dir.join(BALLAST));
-    if let Some(cluster) = spec.cluster() {
-        note(&cluster.kubeconfig, std::fs::remove_file(&cluster.kubeconfig));
+    let private = run_dir.join(PRIVATE);
+    if let Some(kubeconfig) = kubeconfig {
+        note(kubeconfig, std::fs::remove_file(kubeconfig));
     }
     note(&private, std::fs::remove_dir_all(&private));
-    note(&ballast, std::fs::remove_file(&ballast));
+    for name in [BALLAST, ABOUT] {
+        let path = run_dir.join(name);
+        note(&path, std::fs::remove_file(&path));
+    }
     left
 }
 
 /// What [`tidy`] would remove and a person should know of.
-pub fn untidied(spec: &Spec) -> Vec<String> {
+pub(crate) fn untidied(spec: &Spec) -> Vec<String> {
     let kubeconfig = spec.cluster().map(|cluster| cluster.kubeconfig.clone());
     let paths = kubeconfig.into_iter().chain([spec.run_dir.join(PRIVATE)]);
     paths.filter(|path| path.exists()).map(|path| path.display().to_string()).collect()
@@ -40,7 +49,7 @@ pub fn untidied(spec: &Spec) -> Vec<String> {
 
 /// The processes of a run that still live, each with its short name: those that carry its tag, and of `known` those that
 /// are there under their number.
-pub fn alive(spec: &Spec, known: impl IntoIterator<Item = u32>) -> BTreeMap<u32, String> {
+pub(crate) fn alive(spec: &Spec, known: impl IntoIterator<Item = u32>) -> BTreeMap<u32, String> {
     let known = known.into_iter().filter_map(process::look_up);
     process::of_run(&spec.run).into_iter().chain(known).collect()
 }

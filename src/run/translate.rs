@@ -78,7 +78,7 @@ fn of_process(program: String, update: process::Update) -> Event {
             let (exit_code, signal) = match exit {
                 process::Exit::Code(code) => (Some(code), None),
                 process::Exit::Signal(signal) => (None, Some(signal)),
-                process::Exit::Unseen => (None, None),
+                process::Exit::Unseen | process::Exit::Unknown => (None, None),
             };
             let duration_ms = millis(took);
             Event::ProcessFinished(event::ProcessFinished { program, pid: None, exit_code, signal, duration_ms })

@@ -33,9 +33,6 @@ use crate::run::while_held::WhileHeld;
 use crate::run::{drill, exec, keeping, surroundings};
 use crate::step::{self, Equipment, Outcome, Updates};
 
-/// How long the record that the lock is given back may take. Then it is given back without.
-const INTENT: Duration = Duration::from_secs(2);
-
 /// How an activity ended.
 pub(crate) enum Done {
     /// The surroundings were looked at, before the first step.
@@ -244,7 +241,7 @@ impl Work {
         self.activity = Some(Box::pin(async move { Done::Fenced(keeping::fence(&keeper, &stop).await) }));
     }
 
-    pub(crate) fn begin(&mut self, index: usize) {
+    pub(crate) fn begin(&mut self, index: usize, told: &Chronicle) {
         let action = self.spec.plan.actions[index];
         self.begun |= self.spec.mode == Mode::Act && !only_looks(action);
         self.note([(notes::STEP, Some(action.title().to_owned()))]);
@@ -261,7 +258,8 @@ impl Work {
                     }
                 })
             }
-            Action::ClaimCluster => self.claim(),
+            // The identity is in the journal before the lock is asked for: whoever takes over looks for it.
+            Action::ClaimCluster => self.claim(told.written(keeping::INTENT)),
             action => self.perform(action),
         });
     }
@@ -281,7 +279,7 @@ impl Work {
         }
     }
 
-    fn claim(&mut self) -> Pin<Box<dyn Future<Output = Done>>> {
+    fn claim(&mut self, recorded: impl Future<Output = ()> + 'static) -> Pin<Box<dyn Future<Output = Done>>> {
         let lock = self.surroundings().lock;
         let (store, place, clock) = (lock.store(), self.spec.place(), self.clock.clone());
         if self.spec.mode == Mode::DryRun {
@@ -312,6 +310,7 @@ impl Work {
             say,
         };
         Box::pin(async move {
+            recorded.await;
             let (claim, outcome) = candidate.claim().await;
             Done::Step(Ended::Claim(claim), outcome)
         })
@@ -343,7 +342,7 @@ impl Work {
         self.since = clock.now();
         let recorded = keeper.has_a_stake().then(|| {
             told.tell(None, Event::LockReleasing(event::LockReleasing { holder: self.holder() }));
-            told.written(INTENT)
+            told.written(keeping::INTENT)
         });
         self.activity = Some(Box::pin(async move {
             if let Some(recorded) = recorded {

@@ -119,6 +119,7 @@ fn judge(name: &str, ended: &Ended, input: Input, asked: Asked) -> Outcome {
         Exit::Code(0) => Outcome::Done(format!("`{name}` ended with exit status 0")),
         Exit::Code(_) => Outcome::Failed(failed(format!("`{name}` ended with {}", ended.exit))),
         Exit::Signal(_) => Outcome::Failed(failed(format!("`{name}` was ended by {}", ended.exit))),
+        Exit::Unknown => Outcome::Failed(failed(format!("`{name}` has ended, and nobody knows how"))),
         Exit::Unseen => Outcome::Failed(failed(format!("nobody saw the end of `{name}`"))),
     }
 }
@@ -133,10 +134,11 @@ fn stopped(name: &str, ended: &Ended) -> Stopped {
     let clean = !ended.killed && !forced && ended.exit != Exit::Unseen && left == 0;
     let note = match ended.exit {
         Exit::Unseen => format!("nobody saw the end of `{name}`"),
-        Exit::Code(_) | Exit::Signal(_) if ended.killed => format!("`{name}` had to be killed"),
+        Exit::Code(_) | Exit::Signal(_) | Exit::Unknown if ended.killed => format!("`{name}` had to be killed"),
         Exit::Code(_) if ended.why.is_none() => {
             format!("`{name}` ended with {}; its input may have been cut off", ended.exit)
         }
+        Exit::Unknown => format!("`{name}` ended when it was asked to stop; nobody knows with which exit status"),
         Exit::Code(_) => format!("`{name}` ended with {} when it was asked to stop", ended.exit),
         Exit::Signal(_) => format!("`{name}` was ended by {} when it was asked to stop", ended.exit),
     };

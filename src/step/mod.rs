@@ -35,6 +35,7 @@ mod perform;
 mod temporary;
 mod tools;
 mod updates;
+mod witness;
 
 use std::ffi::OsString;
 use std::ops::{Deref, DerefMut};
@@ -61,6 +62,7 @@ pub use tofu_end::look_first;
 pub use tofu_state::{Lineage, Part, kept, lineage};
 pub use tools::{find_helm, find_tofu};
 pub use updates::{Updates, UpdatesReceiver, updates};
+pub use witness::{Root, Witness, guess, last_words, learn, rescue};
 
 /// Whether a step may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

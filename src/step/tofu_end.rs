@@ -17,6 +17,7 @@ use crate::step::{Outcome, Stopped};
 const LOCKED: &str = "Error acquiring the state lock";
 
 /// An OpenTofu process that did not simply succeed.
+#[derive(Clone)]
 pub(crate) struct Applied<'a> {
     /// How people call the root.
     pub(crate) name: &'a str,
@@ -149,6 +150,51 @@ fn name_adrift(applied: &Applied<'_>, failure: Failure) -> Failure {
     let Some(look) = look_first(&adrift) else { return failure };
     let remedy = failure.code.row().remedy;
     failure.cause(format!("may exist without being in the state: {}", adrift.join(", "))).hint(look).hint(remedy)
+}
+
+/// Whether OpenTofu came to the end of what it had to say: its summary, or what it failed with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Account {
+    /// It did.
+    Ended,
+    /// It did not: whatever ended it, it was torn out of its work.
+    BrokenOff,
+}
+
+/// What the end of an OpenTofu means whose exit status nobody could learn, because the process that had started it was
+/// gone by then: its own last words decide.
+pub(crate) fn seen_out(applied: &Applied<'_>, account: Account) -> Stopped {
+    let Applied { ui, ended, unsaved, .. } = applied;
+    let torn = account == Account::BrokenOff && ui.has_spoken();
+    let known = if torn { Exit::Unseen } else { ended.exit };
+    // As for one that was torn: what it was making may be in no state.
+    let ended = Ended { exit: known, ..(*ended).clone() };
+    let adrift = Applied { ended: &ended, ..applied.clone() }.adrift();
+    let unfinished: BTreeSet<String> = ui.unfinished().into_iter().chain(adrift).collect();
+    let trouble = applied.state.as_ref().and_then(|state| state.trouble.clone());
+    let alive = ended.left_behind.iter().any(|left| left.fate == Fate::Alive);
+    let unsettled = unsaved.is_some() || trouble.is_some() || ui.problems().iter().any(is_about_saving);
+    let whole = unfinished.is_empty() && ui.problems().is_empty();
+    let clean = !torn && !alive && !unsettled && whole && ended.is_clean();
+    let note = match (unsaved, trouble, ui.summary()) {
+        (Some(path), _, _) => format!("OpenTofu could not save its state; it is kept in `{}`", path.display()),
+        (None, Some(trouble), _) => format!("OpenTofu has ended, and its state is gone: {trouble}"),
+        (None, None, _) if torn => {
+            "OpenTofu ended without a last word; the infrastructure is PARTIALLY APPLIED".to_owned()
+        }
+        (None, None, Some(summary)) if clean && ui.problems().is_empty() => {
+            format!("OpenTofu had come to its end: {summary}")
+        }
+        (None, None, _) if !ui.has_spoken() || (clean && ui.started() == 0) => {
+            "OpenTofu ended before anything was applied".to_owned()
+        }
+        (None, None, _) if let Some(problem) = ui.problems().first() => {
+            format!("OpenTofu failed: {}", problem.summary)
+        }
+        (None, None, _) if clean => "OpenTofu finished what was in flight and wrote its state".to_owned(),
+        (None, None, _) => partial(&ended, unsettled),
+    };
+    Stopped { clean, unfinished: Vec::from_iter(unfinished), note }
 }
 
 fn stopped(applied: &Applied<'_>, waited: std::time::Duration) -> Stopped {

@@ -245,3 +245,42 @@ fn what_a_second_interrupt_tore_away_counts_as_unfinished() {
     let Outcome::Stopped(stopped) = outcome else { panic!("not a stop: {outcome:?}") };
     assert_eq!((stopped.clean, stopped.unfinished), (false, vec!["a.b".to_owned(), "c.d".to_owned()]));
 }
+
+/// Nobody could learn its exit status.
+fn left(ui: &Ui, ended: &Ended, account: Account) -> (bool, Vec<String>, String) {
+    let tail = Tail::default();
+    let Stopped { clean, unfinished, note } = seen_out(&applied(ui, &tail, ended, None), account);
+    (clean, unfinished, note)
+}
+
+#[test]
+fn the_end_of_a_tool_whose_starter_was_gone_is_told_by_its_last_words() {
+    let unknown = || ended(Exit::Unknown);
+    let once = || interrupted(Exit::Unknown);
+    let whole = || vec![hook("apply_start", "a.b"), hook("apply_complete", "a.b")];
+    let with = |more: serde_json::Value| ui(&whole().into_iter().chain([more]).collect::<Vec<_>>());
+    let changes = json!({ "operation": "apply" });
+    let summary =
+        json!({ "@message": "Apply complete! Resources: 1 added.", "type": "change_summary", "changes": changes });
+    let begun = ui(&[hook("apply_start", "a.b")]);
+    let failing = with(error("it burns", ""));
+    let twice = Ended { interrupts_reported: 2, ..once() };
+    let killed = Ended { killed: true, ..once() };
+    let open = || vec!["a.b".to_owned()];
+    let rows = [
+        (with(summary), unknown(), Account::Ended, true, vec![], "had come to its end: 1 added"),
+        (with(error("execution halted", "")), once(), Account::Ended, true, vec![], "finished what was in flight"),
+        (ui(&[]), unknown(), Account::BrokenOff, true, vec![], "before anything was applied"),
+        (ui(&[hook("version", "x")]), once(), Account::Ended, true, vec![], "before anything was applied"),
+        (begun.clone(), once(), Account::BrokenOff, false, open(), "without a last word"),
+        (ui(&whole()), unknown(), Account::BrokenOff, false, vec![], "without a last word"),
+        (failing, unknown(), Account::Ended, false, vec![], "OpenTofu failed: it burns"),
+        (begun.clone(), twice, Account::Ended, false, open(), "was interrupted twice"),
+        (begun, killed, Account::Ended, false, open(), "had to be killed"),
+    ];
+    for (ui, ended, account, clean, unfinished, said) in rows {
+        let judged = left(&ui, &ended, account);
+        assert_eq!((judged.0, &judged.1), (clean, &unfinished), "{said}: {judged:?}");
+        assert!(judged.2.contains(said), "{said}: {judged:?}");
+    }
+}

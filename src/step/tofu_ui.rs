@@ -161,7 +161,7 @@ pub(crate) struct Problem {
 }
 
 /// Reads the lines of one OpenTofu process and keeps the account of them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Ui {
     /// The parts of a long line, so far.
     parts: String,

@@ -34,8 +34,14 @@ const GENERATED: &[Generated] = &[
 ];
 
 /// Every promise that has to have a row, in the order of the page.
-const PROMISES: &[(&str, usize, &[&str])] =
-    &[("L", 16, &[]), ("R", 11, &[]), ("S", 10, &["S8a"]), ("V", 7, &[]), ("C", 7, &[]), ("E", 6, &[])];
+const PROMISES: &[(&str, usize, &[&str])] = &[
+    ("L", 16, &[]),
+    ("R", 11, &[]),
+    ("S", 10, &["S8a", "S8b", "S8c", "S8d"]),
+    ("V", 7, &[]),
+    ("C", 7, &[]),
+    ("E", 6, &[]),
+];
 
 fn read(path: &str) -> String {
     fs::read_to_string(tree::root().join(path)).unwrap_or_else(|error| panic!("{path} cannot be read: {error}"))

@@ -14,6 +14,9 @@ pub struct LockClaimed {
     pub holder: String,
     /// The Lease, `namespace/name`.
     pub lease: String,
+    /// The uid of that Lease.
+    #[serde(default)]
+    pub uid: String,
     /// How long asking for it took, in milliseconds.
     pub waited_ms: u64,
 }

@@ -41,12 +41,16 @@ pub enum StopCause {
     FrontGone,
     /// The process that shows the run broke: a bug in dcctl.
     FrontBroke,
+    /// The process that owned the run is gone, and the one that shows it goes on in its place.
+    SupervisorGone,
     /// The process that had started it is gone, in a CI job.
     ParentGone,
     /// Another dcctl command, on request of a person or a script.
     Command,
     /// The lock was lost.
     LockLost,
+    /// The run took longer than it may.
+    MaxRunTime,
 }
 
 /// How a run stops.
@@ -90,9 +94,11 @@ impl StopRequested {
             }
             StopCause::FrontGone => "because the process that showed this run is gone".to_owned(),
             StopCause::FrontBroke => "because the process that shows this run broke".to_owned(),
+            StopCause::SupervisorGone => "because the process that owned this run is gone".to_owned(),
             StopCause::ParentGone => "because the process that had started it is gone".to_owned(),
             StopCause::Command => "by another dcctl command".to_owned(),
             StopCause::LockLost => "because the lock was lost".to_owned(),
+            StopCause::MaxRunTime => "because the run took longer than it may (--max-run-time)".to_owned(),
         }
     }
 }

@@ -31,6 +31,17 @@ pub(crate) struct Holding {
     trouble: Option<Failure>,
     /// How many attempts have failed since the last good renewal.
     tries: u32,
+    /// Whether `record` is more than a uid that somebody else wrote down.
+    sight: Sight,
+}
+
+/// Whether this process has read the Lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sight {
+    /// Not yet.
+    None,
+    /// It has.
+    Seen,
 }
 
 #[derive(Debug)]
@@ -65,6 +76,26 @@ impl Holding {
             in_doubt: None,
             trouble: None,
             tries: 0,
+            sight: Sight::Seen,
+        }
+    }
+
+    /// Goes on where another process of the same run was when it ended: it held the Lease of this uid, and sent the last
+    /// renewal that is known to have succeeded then. It is renewed at once.
+    pub(crate) fn inherit(uid: &str, renewed_at: Instant, timing: Timing) -> Holding {
+        let record = Record::named(uid);
+        Holding {
+            fence: Fence { epoch: record.transitions(), renewed_at },
+            record,
+            attempt: None,
+            due: renewed_at + timing.renew_every(),
+            urgent: true,
+            period: renewed_at,
+            failures: Backoff::default(),
+            in_doubt: None,
+            trouble: None,
+            tries: 0,
+            sight: Sight::None,
         }
     }
 
@@ -144,9 +175,9 @@ impl Holding {
 
     /// What there is to give back.
     pub(crate) fn target(&self) -> Target {
-        match self.in_doubt {
-            Some(_) => Target::Stale(self.record.clone()),
-            None => Target::Known(self.record.clone()),
+        match (self.in_doubt, self.sight) {
+            (Some(_), _) | (None, Sight::None) => Target::Stale(self.record.clone()),
+            (None, Sight::Seen) => Target::Known(self.record.clone()),
         }
     }
 
@@ -156,6 +187,7 @@ impl Holding {
             return;
         }
         self.record = record.clone();
+        self.sight = Sight::Seen;
         if let Some(sent) = self.in_doubt.take()
             && sent.made(record)
         {

@@ -65,6 +65,22 @@ pub(crate) enum Stake {
     Something,
 }
 
+/// What a process of a run leaves to another one of the same run that goes on in its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Estate {
+    /// It held the lock: the Lease of this uid. The last renewal that is known to have succeeded was sent then.
+    Held {
+        /// The Lease.
+        uid: String,
+        /// When.
+        renewed_at: Instant,
+    },
+    /// It had asked for the lock, and nothing tells what came of that: the claim may still land.
+    Asked,
+    /// It was giving the lock back. A Lease that is not there any more was given back.
+    Returning,
+}
+
 /// One run's lock.
 #[derive(Debug)]
 pub(crate) struct Life {
@@ -118,6 +134,22 @@ impl Life {
         let sent = life.book.ledger.sending(now);
         life.book.ledger.doubt(sent);
         life.state = State::Wrecked(bug, target);
+        life
+    }
+
+    /// Goes on where another process of the same run has ended.
+    pub(crate) fn inherit(request: Request, timing: Timing, estate: &Estate, now: Now) -> Life {
+        let mut life = Life::new(request, timing);
+        life.state = match estate {
+            Estate::Held { uid, renewed_at } => State::Holding(Box::new(Holding::inherit(uid, *renewed_at, timing))),
+            Estate::Asked => {
+                // Its last request may have been sent right before it ended, so the look for it counts from now.
+                let sent = life.book.ledger.sending(now);
+                life.book.ledger.doubt(sent);
+                State::Wrecked(ended_before(), Target::Nothing)
+            }
+            Estate::Returning => State::Wrecked(ended_before(), Target::Returning),
+        };
         life
     }
 
@@ -411,6 +443,11 @@ impl Life {
         };
         Some(Lost::Broken(Failure::new(Code::Internal, message)))
     }
+}
+
+/// Why nothing may be done with a lock that a process which has ended was asking for, or giving back.
+fn ended_before() -> Failure {
+    Failure::new(Code::SupervisorKilled, "the process that owned this run has ended")
 }
 
 #[cfg(test)]

@@ -52,6 +52,8 @@ pub(crate) enum Target {
     Stale(Record),
     /// The Lease, of which nothing is known any more.
     Unseen,
+    /// The same, and another process of this run was giving it back: if it is not there, that was done.
+    Returning,
     /// It was lost. That Lease is not touched any more.
     Lost { lost: Lost, uid: String },
 }
@@ -132,6 +134,11 @@ impl Release {
             }
             Target::Stale(record) => {
                 release.held = Some(record);
+                release.doing = Doing::Settling;
+                release.ask(Ask::Read, book, now)
+            }
+            Target::Returning => {
+                release.unclear = Some(Write::Delete);
                 release.doing = Doing::Settling;
                 release.ask(Ask::Read, book, now)
             }

@@ -204,3 +204,38 @@ async fn nobody_has_the_right_to_act_when_the_keeper_has_let_go() {
     while changes.recv().await.is_some() {}
     assert!(matches!(keeper.right().now(), Err(Lost::Broken(_))));
 }
+
+fn inherited<S, F>(make_store: F, uid: &str) -> Keeper
+where
+    S: LeaseStore,
+    F: FnOnce() -> Result<S, Failure> + Send + 'static,
+{
+    use crate::clock::Clock;
+    let holder = HolderId::new("alice", "build-01", 48213, 7);
+    let request = Request { holder, instance: None, notes: BTreeMap::new() };
+    let estate = crate::lock::Estate::Held { uid: uid.to_owned(), renewed_at: clock::System.now() };
+    Keeper::inherit(make_store, request, estate, timing(), Arc::new(clock::System))
+}
+
+#[tokio::test]
+async fn what_another_process_of_the_run_held_is_renewed_and_given_back() {
+    let twin = Twin::new(timing().request_timeout());
+    let store = twin.clone();
+    let before = keeper(move || Ok(store));
+    let uid = before.claim().await.expect("free").uid;
+    before.leave();
+    let store = twin.clone();
+    let mut after = inherited(move || Ok(store), &uid);
+    let mut changes = after.changes();
+    assert!(matches!(changes.recv().await, Some(Change::Renewed { .. })));
+    assert_eq!(after.release().await, Released::Deleted);
+    assert_eq!(twin.cell(|cell| cell.record()), None);
+}
+
+#[tokio::test]
+async fn what_is_inherited_without_a_store_is_lost_and_nobody_knows_where_it_is() {
+    let mut after = inherited(|| Err::<Twin, _>(failure()), "uid");
+    let mut changes = after.changes();
+    assert_eq!(changes.recv().await, Some(Change::Lost(Lost::Broken(failure()))));
+    assert!(matches!(after.release().await, Released::Unknown { .. }));
+}

@@ -199,7 +199,7 @@ fn a_refusal_before_anything_was_planned_is_one_error() {
 #[test]
 fn a_run_without_another_bad_case_has_one_for_itself() {
     let mut story = Story::bootstrap();
-    story.say(LockClaimed { holder: HOLDER.into(), lease: "a/b".into(), waited_ms: 1 });
+    story.say(LockClaimed { holder: HOLDER.into(), lease: "a/b".into(), uid: "7d9e6c0a".into(), waited_ms: 1 });
     for index in 0..9 {
         story.pass(index, 10, "");
     }

@@ -68,3 +68,22 @@ fn force_ends_helm_and_leaves_the_lock() {
     assert!(rig.lease().is_some());
     assert!(rustix::process::test_kill_process(helm).is_err(), "Helm has ended");
 }
+
+#[test]
+fn a_helm_whose_supervisor_was_killed_is_interrupted_once_and_the_next_run_goes_on() {
+    let rig = Rig::new();
+    let (run, helm) = rig.start_in_vain();
+    rustix::process::kill_process(run.supervisor(), Signal::KILL).expect("it runs");
+    let finished = run.finish().expect_code(1);
+    let events = finished.events();
+    assert_eq!((count(&events, "process.interrupted"), count(&events, "process.interrupt_reported")), (1, 1));
+    assert_eq!(count(&events, "process.killed"), 0);
+    let verdict = finished.verdict()["data"].clone();
+    assert_eq!((&verdict["failure"]["code"], &verdict["lock"]), (&"supervisor.killed".into(), &"released".into()));
+    assert!(verdict["failure"]["causes"].to_string().contains("the next run looks at the release"), "{verdict}");
+    // Its new parent may not have noticed yet.
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", helm.as_raw_nonzero())).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "Helm lives: {stat}");
+    assert_eq!(rig.lease(), None);
+    rig.bootstrap().run().expect_code(0);
+}

@@ -139,18 +139,21 @@ fn a_killed_front_stops_the_command_and_the_lock_is_given_back() {
 }
 
 #[test]
-fn a_killed_supervisor_leaves_the_lock_and_says_where_to_look() {
+fn the_lock_of_a_killed_supervisor_is_kept_and_given_back_by_the_front() {
     let rig = Rig::new();
-    let run = rig.hold();
+    let run = rig.sh(&[], STUBBORN).start();
+    rig.wait_for("up");
     rustix::process::kill_process(run.supervisor(), Signal::KILL).expect("it runs");
+    rig.wait_for("signals");
+    let holder = rig.lease().expect("the command lives")["spec"]["holderIdentity"].clone();
+    rig.mark("go");
     let finished = run.finish().expect_code(1);
     let verdict = &finished.verdict()["data"];
-    assert_eq!((&verdict["failure"]["code"], &verdict["lock"]), (&json!("supervisor.killed"), &json!("left")));
-    let look = format!("see with `dcctl lock status {}`", rig.options());
-    assert!(verdict["next"].to_string().contains(&look), "{verdict}");
-    assert_eq!(rig.lease().expect("it was left")["spec"]["holderIdentity"], verdict["holder"]);
-    rig.mark("go");
-    rig.sh(&[], "true").run().expect_code(20);
+    assert_eq!((&verdict["failure"]["code"], &verdict["lock"]), (&json!("supervisor.killed"), &json!("released")));
+    assert_eq!(rig.read("signals").expect("it was made"), "TERM\n");
+    assert_eq!(finished.events()[0]["data"]["holder"], holder);
+    assert_eq!(rig.lease(), None);
+    rig.sh(&[], "true").run().expect_code(0);
 }
 
 #[test]

@@ -153,19 +153,31 @@ fn force_ends_the_command_and_leaves_the_lock() {
 }
 
 #[test]
-fn a_killed_supervisor_is_said_with_the_command_that_may_still_run() {
+fn the_command_of_a_killed_supervisor_gets_one_sigterm_and_the_lock_is_given_back() {
     let rig = Rig::new();
-    let run = rig.sh(&["--output", "jsonl"], "echo before; : > @/up; until [ -e @/go ]; do sleep 0.05; done").start();
+    let script = "trap 'echo TERM >> @/signals' TERM; echo before; : > @/up; until [ -e @/go ]; do sleep 0.05; done";
+    let run = rig.sh(&["--output", "jsonl"], script).start();
     rig.wait_for("up");
     let pid = run.supervisor();
     run.wait_for("process.output", |_| true);
     rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
+    run.wait_for("process.interrupted", |event| event["data"]["signal"] == "SIGTERM");
+    for _ in 0..5 {
+        run.signal(Signal::TERM);
+    }
+    rig.wait_for("signals");
+    assert!(rig.lease().is_some(), "the command lives");
+    rig.mark("go");
     let finished = run.finish().expect_code(1);
     let verdict = &finished.verdict()["data"];
-    assert_eq!((&verdict["failure"]["code"], &verdict["lock"]), (&json!("supervisor.killed"), &json!("left")));
-    assert!(verdict["failure"]["causes"].to_string().contains("nobody saw the end of sh (process "), "{verdict}");
+    assert_eq!((&verdict["failure"]["code"], &verdict["lock"]), (&json!("supervisor.killed"), &json!("released")));
+    assert!(verdict["failure"]["causes"].to_string().contains("`sh` ended when it was asked to stop"), "{verdict}");
     assert!(verdict["next"].to_string().contains("look at what `sh` had done"), "{verdict}");
-    rig.mark("go");
+    assert_eq!(rig.read("signals").expect("it was made"), b"TERM\n");
+    assert_eq!(rig.lease(), None);
+    let events = finished.events();
+    let before = events.iter().filter(|event| event["data"]["text"] == "before").count();
+    assert_eq!(before, 1, "what it had said was told twice");
 }
 
 #[test]

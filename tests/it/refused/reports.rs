@@ -163,7 +163,7 @@ fn when_the_supervisor_is_killed_the_junit_report_still_tells_the_whole_run() {
     assert_eq!(finished.verdict()["data"]["failure"]["code"], "supervisor.killed");
     let report = finished.junit();
     assert_eq!(report.case("claim-the-cluster", "acquire").result, "passed", "{}", report.text);
-    assert_eq!(report.case("claim-the-cluster", "release").result, "error", "{}", report.text);
+    assert_eq!(report.case("claim-the-cluster", "release").result, "passed", "{}", report.text);
     assert_eq!(report.case("check-the-surroundings", "step").result, "passed", "{}", report.text);
     assert_eq!(report.case("record-the-install", "step").class, "dcctl.install.record-the-install");
 }

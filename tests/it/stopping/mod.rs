@@ -4,9 +4,11 @@
 //! In every row the thing in flight is in the state afterwards, OpenTofu's own state lock is gone, the cluster's lock is
 //! given back, the journal ends with a verdict, and a second bootstrap converges without a duplicate.
 
+mod both;
 mod gone;
 mod moments;
 mod rig;
+mod takeover;
 mod torn;
 
 use rustix::process::Signal;
@@ -162,19 +164,4 @@ fn sigquit_ends_at_once_and_leaves_the_lock() {
     let unfinished = verdict["data"]["unfinished"].to_string();
     assert!(unfinished.contains("bed_thing.slow"), "{verdict}");
     assert_eq!(rig.lease().as_deref(), verdict["data"]["holder"].as_str());
-}
-
-#[test]
-fn a_killed_supervisor_is_said_with_what_may_still_be_running() {
-    let rig = Rig::new(CREATION);
-    let run = rig.start();
-    rig.wait_until_in_flight(&run);
-    Rig::kill_supervisor(&run);
-    let finished = run.finish().expect_code(1);
-    let verdict = finished.verdict();
-    assert_eq!(verdict["data"]["failure"]["code"], "supervisor.killed", "{verdict}");
-    assert_eq!(verdict["data"]["lock"], "left", "{verdict}");
-    assert!(verdict["data"]["failure"]["causes"].to_string().contains("tofu apply"), "{verdict}");
-    // Nobody signals OpenTofu: it finishes alone and writes its state.
-    wait::fact("the rest to be created", || (rig.created("after") == 1).then_some(()));
 }

@@ -20,6 +20,16 @@ pub(crate) struct Rig {
 impl Rig {
     /// The slow thing takes this many seconds.
     pub(crate) fn new(seconds: f64) -> Rig {
+        Rig::with(&format!("  seconds = {seconds}\n"))
+    }
+
+    /// The same, and the slow thing's provider leaves a child that holds its standard error, for which OpenTofu waits.
+    pub(crate) fn with_a_holder(seconds: f64) -> Rig {
+        let held = "  behaviour = \"hold_stderr\"\n  hold_seconds = 600\n  hold_stubborn = true\n";
+        Rig::with(&format!("  seconds = {seconds}\n{held}"))
+    }
+
+    fn with(slow: &str) -> Rig {
         let bed = Bed::take();
         let ledger = Ledger::at(bed.file("ledger.jsonl"));
         let root = bed.file("bundle/infra");
@@ -31,7 +41,7 @@ impl Rig {
             "terraform {\n  required_providers {\n    bed = { source = \"dcctl/bed\" }\n  }\n}\n".to_owned(),
             format!("provider \"bed\" {{ ledger = \"{}\" }}\n", ledger.path().display()),
             thing("before", "  seconds = 0.1\n"),
-            thing("slow", &format!("  seconds = {seconds}\n  depends_on = [bed_thing.before]\n")),
+            thing("slow", &format!("{slow}  depends_on = [bed_thing.before]\n")),
             thing("after", "  depends_on = [bed_thing.slow]\n"),
         ];
         fs::write(root.join("main.tf"), text.concat()).expect("the test's folder can be written");
@@ -84,6 +94,11 @@ impl Rig {
         self.bootstrap(&self.instance).start()
     }
 
+    /// The same with one more variable.
+    pub(crate) fn start_with(&self, name: &str, value: &str) -> Running {
+        self.bootstrap(&self.instance).env(name, value).start()
+    }
+
     /// Waits until the slow thing is being created: its ledger line is written and OpenTofu has said that it began.
     pub(crate) fn wait_until_in_flight(&self, run: &Running) {
         let journal = run.journal();
@@ -107,7 +122,7 @@ impl Rig {
     }
 
     /// The addresses in the state.
-    fn in_state(&self) -> Vec<String> {
+    pub(crate) fn in_state(&self) -> Vec<String> {
         let states = fs::read_dir(self.state_dir()).expect("there is a state folder").flatten();
         let state = states
             .map(|entry| entry.path())

@@ -426,3 +426,88 @@ fn a_wreck_may_do_nothing_and_is_given_back() {
         assert_eq!(said, end);
     }
 }
+
+/// A process that goes on, at second 30, with what another one of the same run has left.
+fn inheriting(estate: &Estate) -> Play {
+    Play { life: Life::inherit(request(), Timing::STANDARD, estate, at(30)), clock: 30, ask: None }
+}
+
+fn held_since(second: u64) -> Play {
+    inheriting(&Estate::Held { uid: "uid-1".to_owned(), renewed_at: at(second).boot })
+}
+
+#[test]
+fn a_lock_that_is_inherited_is_renewed_at_once_and_then_as_ever() {
+    let mut play = held_since(25);
+    assert_eq!((play.life.stake(), play.tick(30)), (Stake::Something, "read".to_owned()));
+    assert_eq!(play.say("ours"), "renew");
+    // The last request of the other one may have landed between the two.
+    assert_eq!(play.say("conflict"), "read");
+    assert_eq!(play.say("ours"), "renew");
+    assert_eq!(play.say("stored"), "renewed@30");
+    assert_eq!(play.due(), Some(40));
+    assert_eq!(play.give(Input::Release), "releasing uid-1 delete");
+    assert_eq!(play.say("gone"), "deleted");
+}
+
+#[test]
+fn the_deadline_of_an_inherited_lock_counts_from_the_renewal_of_the_one_before() {
+    let mut play = held_since(10);
+    play.tick(30);
+    play.say("unsent");
+    assert_eq!(play.tick(69), "read");
+    assert_eq!(play.tick(70), "lost: expired 60");
+    assert_eq!(
+        inheriting(&Estate::Held { uid: "uid-1".to_owned(), renewed_at: at(0).boot }).tick(61),
+        "lost: expired 61"
+    );
+}
+
+#[test]
+fn an_inherited_lock_that_is_another_s_by_now_is_lost() {
+    for (seen, said) in [
+        ("other", "lost: taken by bob@laptop/9912/3a7f000000000000"),
+        ("ours-elsewhere", "lost: gone"),
+        ("none", "lost: gone"),
+        ("free", "lost: gone"),
+    ] {
+        let mut play = held_since(25);
+        play.tick(30);
+        assert_eq!(play.say(seen), said, "{seen}");
+        assert!(play.give(Input::Release).starts_with("lost"), "{seen}");
+    }
+}
+
+#[test]
+fn an_inherited_lock_that_nobody_has_seen_yet_is_looked_at_before_it_is_given_back() {
+    let mut play = held_since(25);
+    assert_eq!(play.give(Input::Release), "releasing uid-1 read");
+    assert_eq!(play.say("ours"), "delete");
+    assert_eq!(play.say("gone"), "deleted");
+    let mut play = held_since(25);
+    play.give(Input::Release);
+    assert_eq!(play.say("none"), "alreadygone");
+}
+
+#[test]
+fn a_claim_that_may_still_land_is_looked_for_ten_seconds_after_its_sender_ended() {
+    let mut play = inheriting(&Estate::Asked);
+    assert_eq!(play.life.stake(), Stake::Something);
+    assert_eq!(play.give(Input::Release), "release looks@40");
+    assert_eq!(play.tick(40), "read");
+    assert_eq!(play.say("ours"), "delete");
+    assert_eq!(play.say("gone"), "deleted");
+    let mut play = inheriting(&Estate::Asked);
+    play.give(Input::Release);
+    play.tick(40);
+    assert_eq!(play.say("other"), "nevertaken", "it was another's all the while");
+}
+
+#[test]
+fn a_lock_that_was_being_given_back_is_given_back() {
+    for (seen, said) in [("none", "deleted"), ("other", "deleted"), ("ours", "delete")] {
+        let mut play = inheriting(&Estate::Returning);
+        assert_eq!(play.give(Input::Release), "read");
+        assert_eq!(play.say(seen), said, "{seen}");
+    }
+}

@@ -1,0 +1,154 @@
+//! The verdict of a run that was taken over: only what was seen. Pure, but for where the run directory is.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use crate::event::{self, LockEnd, RunOutcome};
+use crate::failure::{Code, Failure};
+use crate::process;
+use crate::run::chronicle::Chronicle;
+use crate::run::spec::{Mode, Purpose, Spec};
+use crate::run::translate::millis;
+use crate::step::{self, Stopped, Witness};
+
+/// A tool that was seen to its end.
+pub(super) struct Seen {
+    pub(super) program: String,
+    pub(super) witness: Rc<RefCell<Witness>>,
+    pub(super) ended: process::Ended,
+    pub(super) outputs: Vec<PathBuf>,
+}
+
+/// All that the verdict is made of.
+#[derive(Debug)]
+pub(super) struct Ending {
+    /// The programs of which nothing was found, with their processes.
+    pub(super) unseen: BTreeMap<String, u32>,
+    /// What the ends of the others mean.
+    pub(super) judged: Vec<(String, Stopped)>,
+    /// What still lives, with its short name.
+    pub(super) alive: BTreeMap<u32, String>,
+    /// What that may still read, and nobody will remove by itself.
+    pub(super) secrets: Vec<String>,
+    /// Where the lock is.
+    pub(super) lock: LockEnd,
+    /// Whom the Lease names, as far as is known.
+    pub(super) holder: Option<String>,
+    /// Why it could not be given back.
+    pub(super) why: Option<Failure>,
+    /// How it was lost.
+    pub(super) lost: Option<String>,
+    /// The end was forced.
+    pub(super) forced: bool,
+    /// The run's identity.
+    pub(super) owner: String,
+}
+
+impl Ending {
+    /// Whether the Lease may still bear the run's name.
+    fn bears_our_name(&self) -> bool {
+        match self.lock {
+            LockEnd::Left | LockEnd::Unknown => true,
+            LockEnd::Lost => self.holder.as_ref() == Some(&self.owner),
+            LockEnd::Released | LockEnd::NeverTaken | LockEnd::NotHeld => false,
+        }
+    }
+
+    fn code(&self) -> Code {
+        let kept = matches!(self.lock, LockEnd::Left | LockEnd::Unknown);
+        if self.forced && kept { Code::StoppedForced } else { Code::SupervisorKilled }
+    }
+
+    fn failure(&self) -> Failure {
+        let message = match (self.code(), self.judged.is_empty()) {
+            (Code::StoppedForced, _) => {
+                "the process that owned this run was killed, and its tools were ended by force: the lock was left behind"
+            }
+            (_, false) => "the process that owned this run was killed; its tools were seen to their end in its place",
+            (_, true) => "the process that owned this run ended without a verdict",
+        };
+        let mut failure = Failure::new(self.code(), message);
+        failure = self.lost.iter().cloned().fold(failure, Failure::cause);
+        failure = self.judged.iter().map(|(_, stopped)| stopped.note.clone()).fold(failure, Failure::cause);
+        for (program, pid) in &self.unseen {
+            failure = failure.cause(if self.alive.contains_key(pid) {
+                format!("nobody saw the end of {program} (process {pid}); it may still be at work")
+            } else {
+                format!("nobody saw how {program} (process {pid}) ended; it is not there any more")
+            });
+        }
+        for (pid, name) in self.alive.iter().filter(|(pid, _)| !self.unseen.values().any(|known| known == *pid)) {
+            failure = failure.cause(format!("process {pid} ({name}), which this run had started, is still there"));
+        }
+        self.why.iter().map(|why| why.message.clone()).fold(failure, Failure::cause)
+    }
+
+    /// What to do now, in this order.
+    fn next(&self, spec: &Spec, unfinished: &[String]) -> Vec<String> {
+        let mut next = Vec::new();
+        if !self.alive.is_empty() {
+            next.push("wait until the processes named above are gone".to_owned());
+        }
+        if !self.secrets.is_empty() {
+            next.push(format!("then remove {}: there are credentials in it", self.secrets.join(" and ")));
+        }
+        if self.bears_our_name() {
+            let (who, look) = (&self.owner, spec.place().status_command());
+            next.push(format!("see with `{look}` whether the lock still names {who}: nobody renews it now"));
+        }
+        next.extend(again(spec, unfinished));
+        next
+    }
+}
+
+/// How to go on. What a command of the caller's had done by then only a look can tell.
+fn again(spec: &Spec, unfinished: &[String]) -> Vec<String> {
+    let subject = spec.subject();
+    match (&spec.purpose, step::look_first(unfinished)) {
+        (Purpose::Command(command), _) => {
+            vec![format!("look at what `{}` had done by then before you run it again", command.name())]
+        }
+        (Purpose::Bundle(_), Some(look)) => vec![look, format!("run `dcctl {subject}` again")],
+        (Purpose::Bundle(_), None) => {
+            vec![format!("run `dcctl {subject}` again: it goes on from what is there")]
+        }
+    }
+}
+
+/// The last event.
+pub(super) fn finished(spec: &Spec, ending: Ending, told: &Chronicle) -> event::RunFinished {
+    let judged = ending.judged.iter().flat_map(|(_, stopped)| stopped.unfinished.clone());
+    let unfinished: std::collections::BTreeSet<String> = told.unfinished().into_iter().chain(judged).collect();
+    let unfinished = Vec::from_iter(unfinished);
+    let failure = ending.failure();
+    let next = ending.next(spec, &unfinished);
+    let kept = |what: &str, path: String| event::Kept { what: what.to_owned(), path };
+    let mut files: Vec<event::Kept> = match &spec.purpose {
+        Purpose::Bundle(with) => step::kept(&spec.run_dir, &with.state_dir)
+            .into_iter()
+            .map(|(what, path)| kept(&what, path.display().to_string()))
+            .collect(),
+        Purpose::Command(_) => Vec::new(),
+    };
+    files.extend(ending.secrets.iter().map(|path| kept("what tools of this run may still read", path.clone())));
+    if spec.run_dir.exists() {
+        files.push(kept("the run directory", spec.run_dir.display().to_string()));
+    }
+    event::RunFinished {
+        subject: spec.subject(),
+        outcome: if failure.code == Code::StoppedForced { RunOutcome::Forced } else { RunOutcome::Failed },
+        exit_code: failure.code.exit(),
+        failure: Some(event::Failed::from(failure)),
+        command_end: None,
+        lock: ending.lock,
+        counts: told.counts(),
+        unfinished,
+        holder: if ending.bears_our_name() || ending.lock == LockEnd::Lost { ending.holder } else { None },
+        kept: files,
+        next,
+        dry_run: spec.mode == Mode::DryRun,
+        duration_ms: millis(told.elapsed()),
+    }
+}
