@@ -52,16 +52,8 @@ pub(crate) struct Console {
     fleeting: Option<usize>,
     input: Input,
     output: Output,
-    answers: Answers,
-}
-
-/// Whether what is typed answers something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answers {
-    /// A question is being written: nobody can have read it yet.
-    NotYet,
-    /// Whatever was asked can be read.
-    Count,
+    /// What is to be asked once the terminal has taken everything that was said before.
+    question: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +89,7 @@ impl Console {
             fleeting: None,
             input: Input::Open,
             output: Output::Open,
-            answers: Answers::Count,
+            question: None,
         })
     }
 
@@ -111,12 +103,23 @@ impl Console {
         self.unsaid.push(b'\n');
     }
 
-    /// Asks a question: the cursor stays behind it. What is typed before the terminal has taken it, with everything that
-    /// was said before, is not an answer and is thrown away.
+    /// Asks a question: the cursor stays behind it. What is typed before the terminal has taken everything that was said
+    /// until now is not an answer and is thrown away.
     pub(crate) fn ask(&mut self, question: &str) {
-        self.unsaid.extend_from_slice(question.as_bytes());
-        self.answers = Answers::NotYet;
-        self.forget_typed();
+        self.question = Some(question.to_owned());
+        self.pose();
+    }
+
+    /// Poses the question that waits, if nothing is left to be said before it.
+    fn pose(&mut self) {
+        if !self.unsaid.is_empty() {
+            return;
+        }
+        if let Some(question) = self.question.take() {
+            // Before it is written: whoever sees it may answer at once.
+            self.forget_typed();
+            self.unsaid.extend_from_slice(question.as_bytes());
+        }
     }
 
     fn forget_typed(&mut self) {
@@ -188,11 +191,9 @@ impl Console {
             ended = self.input;
         }
         drop(guard);
-        if self.answers == Answers::NotYet {
-            self.forget_typed();
-            if self.unsaid.is_empty() {
-                self.answers = Answers::Count;
-            }
+        if self.question.is_some() {
+            self.typed.clear();
+            self.pose();
         }
         ended
     }
