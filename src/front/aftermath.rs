@@ -171,6 +171,7 @@ impl Remains {
             | Event::ProcessInterruptReported(_)
             | Event::ProcessKilled(_)
             | Event::ProcessLeftBehind(_)
+            | Event::ProcessSurvived(_)
             | Event::ProcessOutput(_)
             | Event::OutputDropped(_)
             | Event::ObjectApplied(_)
@@ -354,6 +355,7 @@ fn finished(spec: &Spec, remains: Remains, left: Left, duration_ms: u64) -> even
         lock: remains.lock,
         counts: remains.tally.counts(),
         unfinished: remains.unfinished(),
+        survived: remains.tally.survived().to_vec(),
         holder: if remains.bears_our_name() { remains.holder } else { None },
         kept: files,
         next,

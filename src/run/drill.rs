@@ -3,6 +3,7 @@
 //!
 //! Only a build with the feature `test-tools` can be asked; in every other one there is nothing here.
 
+use crate::process::Limits;
 use crate::run::spec::Spec;
 
 /// A place that a test may have asked to break: the id of a step that begins, the type of an event that an activity
@@ -12,6 +13,16 @@ pub fn at(spec: &Spec, place: &str) {
     assert!(spec.break_at.as_deref() != Some(place), "a test asked for it at {place}");
     #[cfg(not(feature = "test-tools"))]
     let _ = (spec, place);
+}
+
+/// How long a tool is waited for: with `watchdog:SECONDS` a test waits less than a minute for what cannot be ended.
+pub fn patience(spec: &Spec, limits: Limits) -> Limits {
+    #[cfg(feature = "test-tools")]
+    if let Some(seconds) = spec.break_at.as_deref().and_then(|at| at.strip_prefix("watchdog:")?.parse().ok()) {
+        return Limits { watchdog: std::time::Duration::from_secs(seconds), ..limits };
+    }
+    let _ = spec;
+    limits
 }
 
 /// Where a process is to stand still, once: `after:lock.claimed` is when the journal has the first event of that type.

@@ -32,7 +32,8 @@ impl Life {
             | Update::Interrupted { .. }
             | Update::InterruptReported { .. }
             | Update::Killed { .. }
-            | Update::LeftBehind { .. } => {}
+            | Update::LeftBehind { .. }
+            | Update::Survived(_) => {}
         }
     }
 

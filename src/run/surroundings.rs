@@ -16,6 +16,7 @@ use crate::pipeline::Verb;
 use crate::process::{Limits, StopWatch};
 use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
+use crate::run::drill;
 use crate::run::keeping::{self, Origin};
 use crate::run::spec::{ForBundle, ForCommand, Mode, OnCluster, Purpose, Spec, Substrate};
 use crate::step::{self, CommandKit, Equipment, Kit, Means, Tool, Updates};
@@ -134,7 +135,7 @@ fn means(
         keep_output: spec.keep_output,
         environment: spec.environment.clone(),
         redactor,
-        limits: Limits { budget: spec.stop_after, ..Limits::default() },
+        limits: drill::patience(spec, Limits { budget: spec.stop_after, ..Limits::default() }),
         stop,
         updates,
         clock,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::event::{Counts, Event, InFlight, Severity, StepOutcome, StepProgressed};
+use crate::event::{Counts, Event, InFlight, ProcessSurvived, Severity, StepOutcome, StepProgressed};
 use crate::run::translate::millis;
 
 /// Counts and what is in flight.
@@ -20,6 +20,8 @@ pub struct Tally {
     programs: BTreeMap<String, Instant>,
     /// The addresses whose change was begun and not yet seen to end, whatever became of the step.
     open: BTreeSet<String>,
+    /// The processes that could not be ended.
+    survived: Vec<ProcessSurvived>,
 }
 
 impl Tally {
@@ -64,6 +66,10 @@ impl Tally {
             Event::ProcessStarted(started) => drop(self.programs.insert(started.program.clone(), now)),
             Event::ProcessFinished(finished) => drop(self.programs.remove(&finished.program)),
             Event::Diagnostic(diagnostic) if diagnostic.severity == Severity::Warning => self.counts.warnings += 1,
+            Event::ProcessSurvived(survived) => {
+                self.counts.warnings += 1;
+                self.survived.push(survived.clone());
+            }
             Event::LockRenewalFailed(failed) if failed.tries == 1 => self.counts.renewal_gaps += 1,
             Event::Diagnostic(_)
             | Event::RunStarted(_)
@@ -130,6 +136,11 @@ impl Tally {
     /// The addresses whose change was begun and whose end nobody saw, well or badly.
     pub fn unfinished(&self) -> &BTreeSet<String> {
         &self.open
+    }
+
+    /// The processes that could not be ended.
+    pub fn survived(&self) -> &[ProcessSurvived] {
+        &self.survived
     }
 
     /// What is in flight now, longest first: resources, else what is waited for, else programs.

@@ -179,6 +179,7 @@ impl Log {
             | Event::LockWaiting(_)
             | Event::ProcessKilled(_)
             | Event::ProcessLeftBehind(_)
+            | Event::ProcessSurvived(_)
             | Event::OutputDropped(_)
             | Event::ReportFailed(_) => vec![marked(Style::Caution, "!", &event.message())],
             Event::ProcessInterruptReported(reported) if reported.times > 1 => {
@@ -375,6 +376,7 @@ impl Step {
             | Event::ProcessInterruptReported(_)
             | Event::ProcessKilled(_)
             | Event::ProcessLeftBehind(_)
+            | Event::ProcessSurvived(_)
             | Event::OutputDropped(_)
             | Event::ResourceProgressed(_)
             | Event::ToolChecked(_)

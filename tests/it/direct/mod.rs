@@ -5,6 +5,7 @@ mod exec;
 mod files;
 mod folders;
 mod kept;
+mod left;
 mod options;
 mod reclaim;
 mod status;

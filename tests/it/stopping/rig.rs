@@ -20,6 +20,11 @@ pub(crate) struct Rig {
 impl Rig {
     /// The slow thing takes this many seconds.
     pub(crate) fn new(seconds: f64) -> Rig {
+        Rig::with_slow(&format!("  seconds = {seconds}\n"))
+    }
+
+    /// The slow thing has these settings, a line each.
+    pub(crate) fn with_slow(settings: &str) -> Rig {
         let bed = Bed::take();
         let ledger = Ledger::at(bed.file("ledger.jsonl"));
         let root = bed.file("bundle/infra");
@@ -31,7 +36,7 @@ impl Rig {
             "terraform {\n  required_providers {\n    bed = { source = \"dcctl/bed\" }\n  }\n}\n".to_owned(),
             format!("provider \"bed\" {{ ledger = \"{}\" }}\n", ledger.path().display()),
             thing("before", "  seconds = 0.1\n"),
-            thing("slow", &format!("  seconds = {seconds}\n  depends_on = [bed_thing.before]\n")),
+            thing("slow", &format!("{settings}  depends_on = [bed_thing.before]\n")),
             thing("after", "  depends_on = [bed_thing.slow]\n"),
         ];
         fs::write(root.join("main.tf"), text.concat()).expect("the test's folder can be written");
