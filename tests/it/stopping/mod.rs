@@ -4,6 +4,7 @@
 //! In every row the thing in flight is in the state afterwards, OpenTofu's own state lock is gone, the cluster's lock is
 //! given back, the journal ends with a verdict, and a second bootstrap converges without a duplicate.
 
+mod budget;
 mod gone;
 mod left;
 mod moments;

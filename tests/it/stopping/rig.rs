@@ -58,6 +58,11 @@ impl Rig {
             .arg(junit)
     }
 
+    /// A bootstrap of this rig's instance, not started.
+    pub(crate) fn own(&self) -> Dcctl {
+        self.bootstrap(&self.instance)
+    }
+
     /// A bootstrap of this rig's instance with another kubeconfig.
     pub(crate) fn bootstrap_with(&self, kubeconfig: &Path) -> Dcctl {
         self.bootstrap(&self.instance).with_kubeconfig(kubeconfig)
@@ -109,6 +114,13 @@ impl Rig {
     pub(crate) fn lease(&self) -> Option<String> {
         let lease = self.bed.api().get(LEASE).expect("the API server answers")?;
         lease["spec"]["holderIdentity"].as_str().map(str::to_owned)
+    }
+
+    /// The text of the state; none when there is none.
+    pub(crate) fn state(&self) -> Option<String> {
+        let states = fs::read_dir(self.state_dir()).ok()?.flatten().map(|entry| entry.path());
+        let mut states = states.filter(|path| path.extension().is_some_and(|extension| extension == "tfstate"));
+        fs::read_to_string(states.next()?).ok()
     }
 
     /// The addresses in the state.
