@@ -162,3 +162,7 @@ mod tests {
         assert_eq!(ear.next::<Answer>().await, None);
     }
 }
+
+#[cfg(test)]
+#[path = "link_attack_tests.rs"]
+mod attack;

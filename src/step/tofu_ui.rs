@@ -428,3 +428,7 @@ fn error(summary: &str, detail: &str) -> Update {
 #[cfg(test)]
 #[path = "tofu_ui_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tofu_ui_attack_tests.rs"]
+mod attack;
