@@ -8,8 +8,8 @@
 //! No border between two reads divides a secret: what may be the beginning of one waits for what follows.
 
 use std::fs::{DirBuilder, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,9 @@ use crate::run::ForCommand;
 
 /// How much is read at a time, in bytes.
 const BLOCK: usize = 64 * 1024;
+
+/// How many bytes before the present place are looked at again, to notice that the file is not the one that it was.
+const RECENT: usize = 64;
 
 /// How much may wait for what follows, in bytes. Only a text of which every byte may belong to one secret gets there.
 const MOST_HELD: usize = 1 << 20;
@@ -56,6 +59,10 @@ struct Passage {
     /// Read, and not passed on yet.
     held: Vec<u8>,
     read: u64,
+    /// Where in the file the next block is. Behind `read` once the file was emptied.
+    at: u64,
+    /// The last bytes that were read. When they do not stand there any more, the file was emptied and written anew.
+    recent: Vec<u8>,
     gone: bool,
 }
 
@@ -100,7 +107,7 @@ impl Relay {
         for passage in &mut self.passages {
             // What outlives the command may write on and on.
             let end = passage.file.metadata().map_or(0, |file| file.len());
-            while passage.read < end {
+            while passage.at < end {
                 let before = passage.read;
                 passage.step(&self.redactor, complaints);
                 if passage.read == before {
@@ -120,29 +127,62 @@ impl Passage {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         File::options().append(true).create(true).mode(0o600).open(path)?;
-        Ok(Passage { name, file: File::open(path)?, out, held: Vec::new(), read: 0, gone: false })
+        Ok(Passage {
+            name,
+            file: File::open(path)?,
+            out,
+            held: Vec::new(),
+            read: 0,
+            at: 0,
+            recent: Vec::new(),
+            gone: false,
+        })
     }
 
     /// Reads one block and passes on as much as can be.
     fn step(&mut self, redactor: &Redactor, complaints: &mut dyn Write) {
+        if self.was_emptied() {
+            self.let_go(redactor, complaints);
+            (self.at, self.recent) = (0, Vec::new());
+            let _ = writeln!(
+                complaints,
+                "dcctl: the command's {} was emptied by something that opened it for writing anew, as `> /dev/stdout` \
+                 does; what was printed before may be missing",
+                self.name
+            );
+        }
         let before = self.held.len();
         self.held.resize(before + BLOCK, 0);
         let count = loop {
-            match self.file.read(&mut self.held[before..]) {
+            match self.file.read_at(&mut self.held[before..], self.at) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => break read.unwrap_or(0),
             }
         };
         self.held.truncate(before + count);
         self.read += count as u64;
+        self.at += count as u64;
         if count == 0 {
             return;
         }
+        let fresh = &self.held[before..];
+        self.recent = fresh[fresh.len().saturating_sub(RECENT)..].to_vec();
         let end = match redactor.safe_cut(&self.held, self.held.len()) {
             0 if self.held.len() > MOST_HELD => self.held.len(),
             end => end,
         };
         self.write(end, redactor, complaints);
+    }
+
+    /// Whether what was read last does not stand there any more.
+    fn was_emptied(&self) -> bool {
+        let length = self.file.metadata().map_or(self.at, |file| file.len());
+        if length <= self.at {
+            return length < self.at;
+        }
+        let mut there = vec![0; self.recent.len()];
+        let before = self.at - there.len() as u64;
+        self.file.read_exact_at(&mut there, before).is_err() || there != self.recent
     }
 
     /// Passes on what waited for more: there is no more.

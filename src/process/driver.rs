@@ -14,13 +14,13 @@ use crate::process::group::{self, Life, Signal};
 use crate::process::kin::{Kin, Member};
 use crate::process::left::Leftovers;
 use crate::process::machine::{Effect, Force, Input, Machine};
-use crate::process::output::{Lines, Piece, anywhere};
+use crate::process::output::{Emptied, Lines, Piece, anywhere};
 use crate::process::proc::Stat;
 use crate::process::record::{Intent, Record, Recorded};
 use crate::process::spec::{Limits, Manner, Spec};
 use crate::process::start;
-use crate::process::stop::StopWatch;
-use crate::process::update::{Ended, Exit, Fate, Left, Room, Sink, Stream, Tie, ToolSignal, Update, Why};
+use crate::process::stop::{Stop, StopWatch};
+use crate::process::update::{Ended, Exit, Fate, Left, Room, Sink, Stream, Tie, ToolSignal, Unread, Update, Why};
 
 /// How often a silent output file is looked at. After output came it is looked at sooner.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
@@ -33,6 +33,12 @@ const REAP_EVERY: Duration = Duration::from_secs(5);
 
 /// How long a reader that takes no line may delay the end, once the tool and all that it left is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The same when a stop was asked for: somebody's patience is measured.
+const STOPPING_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long signs are looked for before anything else has its turn.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs a tool to its end, and ends what it leaves behind.
 ///
@@ -150,13 +156,13 @@ impl<'a, S: Sink> Drive<'a, S> {
         let asked = self.stop.now();
         self.input(Input::Asked(asked));
         loop {
-            self.look();
+            let behind = self.look();
             self.input(Input::Tick);
             if self.counting {
                 self.count();
             }
             self.reap();
-            let more = self.hand_on();
+            let more = self.hand_on().or(behind);
             self.say_end();
             if self.is_done() {
                 return self.finish();
@@ -227,7 +233,7 @@ impl<'a, S: Sink> Drive<'a, S> {
             }
             Effect::Finish => {
                 self.counting = false;
-                self.over = Some((self.clock.now() + PATIENCE, self.lengths()));
+                self.over = Some((self.clock.now() + self.patience(), self.lengths()));
                 if self.seen.is_none() {
                     // The watchdog: what is still there is named, and waited for no longer.
                     self.note_members();
@@ -255,14 +261,21 @@ impl<'a, S: Sink> Drive<'a, S> {
         }
     }
 
-    /// Reads the signs in everything that the tool has printed so far.
-    fn look(&mut self) {
+    /// Reads the signs in what the tool has printed so far. Where that is very much it goes on at the next turn: a stop
+    /// request does not wait for it.
+    fn look(&mut self) -> More {
+        let until = self.clock.now() + LOOK;
+        let mut more = More::None;
         let signs = self.spec.signs;
         let mut found = Vec::new();
         let mut heard = false;
         for output in &mut self.outputs {
             let end = output.head.length();
             while output.head.offset() < end {
+                if self.clock.now() >= until {
+                    more = More::Came;
+                    break;
+                }
                 let read = output.head.read(anywhere, |piece| {
                     found.extend(piece.first.then(|| signs(&piece.text)).flatten());
                 });
@@ -282,6 +295,7 @@ impl<'a, S: Sink> Drive<'a, S> {
         for sign in found {
             self.input(Input::Heard(Some(sign)));
         }
+        more
     }
 
     /// Hands on one block of lines of each output, while there is room for them.
@@ -297,14 +311,22 @@ impl<'a, S: Sink> Drive<'a, S> {
             let sink = std::cell::RefCell::new(&mut self.sink);
             let cut = |line: &[u8], at| sink.borrow().cut(line, at);
             let read = output.tail.read(cut, |piece| sink.borrow_mut().take(line(stream, piece)));
+            if output.tail.emptied() == Emptied::Yes {
+                self.sink.take(Update::Unread { stream, why: Unread::Emptied });
+            }
             match read {
                 Ok(0) => {}
                 Ok(_) => more = More::Came,
                 Err(error) => tracing::warn!(tool = self.spec.name, %error, "an output file could not be read"),
             }
         }
-        if let (More::Came, Some((until, _))) = (more, &mut self.over) {
-            *until = self.clock.now() + PATIENCE;
+        let (now, patience, stop) = (self.clock.now(), self.patience(), self.stop.now());
+        if let Some((until, _)) = &mut self.over {
+            match (stop, more) {
+                (Stop::None, More::Came) => *until = now + patience,
+                (Stop::None, More::None | More::Waiting) => {}
+                (Stop::Graceful { .. } | Stop::Force { .. }, _) => *until = (*until).min(now + patience),
+            }
         }
         more
     }
@@ -411,8 +433,23 @@ impl<'a, S: Sink> Drive<'a, S> {
         said && (handed_on || now >= until)
     }
 
+    /// How long the end waits for lines that are not handed on yet.
+    fn patience(&self) -> Duration {
+        match self.stop.now() {
+            Stop::None => PATIENCE,
+            Stop::Graceful { .. } => STOPPING_PATIENCE,
+            Stop::Force { .. } => Duration::ZERO,
+        }
+    }
+
     fn finish(mut self) -> Ended {
         self.finish_lines();
+        for output in &self.outputs {
+            let bytes = output.tail.length().saturating_sub(output.tail.offset());
+            if bytes > 0 {
+                self.sink.take(Update::Unread { stream: output.stream, why: Unread::GivenUp(bytes) });
+            }
+        }
         let seen = self.seen.as_ref().expect("a tool is over when its end was seen or given up");
         let mut left_behind = self.leftovers.report();
         if seen.exit == Exit::Unseen && !self.life.is_over() {
@@ -447,6 +484,13 @@ enum More {
     Came,
     /// Lines are there, and nobody takes them now.
     Waiting,
+}
+
+impl More {
+    /// The other one, where this says that nothing came.
+    fn or(self, other: More) -> More {
+        if self == More::None { other } else { self }
+    }
 }
 
 fn line(stream: Stream, piece: Piece<'_>) -> Update {

@@ -46,4 +46,4 @@ pub use plugins::end_plugins;
 pub use record::{Intent, Recorded};
 pub use spec::{Limits, Manner, Sign, Spec, Stdin};
 pub use stop::{Directly, Stop, StopWatch, Stopper, stop_channel};
-pub use update::{Ended, Exit, Fate, Left, Room, Sink, Stream, Tie, ToolSignal, Update, Why};
+pub use update::{Ended, Exit, Fate, Left, Room, Sink, Stream, Tie, ToolSignal, Unread, Update, Why};

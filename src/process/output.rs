@@ -10,7 +10,8 @@
 
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::redact::without_noise;
@@ -26,6 +27,9 @@ const BLOCK: usize = 64 * 1024;
 
 /// How near to the end of a piece a control sequence may begin, to be left for the next piece.
 const ESCAPE_TAIL: usize = 64;
+
+/// How many bytes before the present place are looked at again, to notice that the file is not the one that it was.
+const RECENT: usize = 64;
 
 /// One line, or a part of a long one.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,13 +55,33 @@ pub(crate) struct Lines {
     continued: bool,
     /// How many bytes were read.
     offset: u64,
+    /// The last bytes of them. When they do not stand there any more, the file was emptied and written anew.
+    recent: Vec<u8>,
+    emptied: Emptied,
+}
+
+/// Whether the file was emptied since that was asked the last time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Emptied {
+    /// It only grew.
+    No,
+    /// Somebody opened it for writing anew. It is read from its new beginning.
+    Yes,
 }
 
 impl Lines {
     /// Opens the file at its beginning.
     pub(crate) fn open(path: &Path) -> io::Result<Lines> {
         let file = File::open(path)?;
-        Ok(Lines { file, block: vec![0; BLOCK].into(), carry: Vec::with_capacity(PIECE), continued: false, offset: 0 })
+        Ok(Lines {
+            file,
+            block: vec![0; BLOCK].into(),
+            carry: Vec::with_capacity(PIECE),
+            continued: false,
+            offset: 0,
+            recent: Vec::with_capacity(RECENT),
+            emptied: Emptied::No,
+        })
     }
 
     /// How long the file is now, in bytes.
@@ -78,14 +102,22 @@ impl Lines {
         cut: impl Fn(&[u8], usize) -> usize,
         mut visit: impl FnMut(Piece<'_>),
     ) -> io::Result<usize> {
+        if self.was_emptied()? {
+            (self.offset, self.continued, self.emptied) = (0, false, Emptied::Yes);
+            self.carry.clear();
+            self.recent.clear();
+        }
         let length = loop {
-            match self.file.read(&mut self.block) {
+            match self.file.read_at(&mut self.block, self.offset) {
                 Ok(length) => break length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         };
         self.offset += length as u64;
+        let kept = self.recent.len().min(RECENT.saturating_sub(length));
+        self.recent.drain(..self.recent.len() - kept);
+        self.recent.extend_from_slice(&self.block[length.saturating_sub(RECENT)..length]);
         let mut block = &self.block[..length];
         while let Some(end) = block.iter().position(|byte| *byte == b'\n') {
             let (line, rest) = (&block[..end], &block[end + 1..]);
@@ -101,6 +133,22 @@ impl Lines {
         }
         fill(&mut self.carry, &mut self.continued, block, &cut, &mut visit);
         Ok(length)
+    }
+
+    /// Whether the file was emptied since this was asked the last time.
+    pub(crate) fn emptied(&mut self) -> Emptied {
+        std::mem::replace(&mut self.emptied, Emptied::No)
+    }
+
+    fn was_emptied(&self) -> io::Result<bool> {
+        let length = self.file.metadata()?.len();
+        if length <= self.offset {
+            return Ok(length < self.offset);
+        }
+        let mut there = [0; RECENT];
+        let there = &mut there[..self.recent.len()];
+        let same = self.file.read_exact_at(there, self.offset - there.len() as u64).is_ok();
+        Ok(!(same && *there == *self.recent))
     }
 
     /// Hands on what is left of a line that was never finished. For when nobody writes any more.

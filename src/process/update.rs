@@ -110,6 +110,13 @@ pub enum Update {
     },
     /// Something of the tool, or the tool itself, could not be ended, and is waited for no longer.
     Survived(Left),
+    /// Something of what it printed was not handed on.
+    Unread {
+        /// Where.
+        stream: Stream,
+        /// Why not.
+        why: Unread,
+    },
     /// Its process has ended. What it left behind is ended after this.
     Finished {
         /// How.
@@ -117,6 +124,15 @@ pub enum Update {
         /// How long it ran.
         took: Duration,
     },
+}
+
+/// Why something that a tool printed was not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unread {
+    /// Its output file was emptied, as opening `/dev/stdout` for writing does. Nobody can tell how much was lost.
+    Emptied,
+    /// It was more than could be read before the stop had to go on: so many bytes.
+    GivenUp(u64),
 }
 
 /// How a process ended.

@@ -32,6 +32,7 @@ impl Life {
             | Update::Interrupted { .. }
             | Update::InterruptReported { .. }
             | Update::Killed { .. }
+            | Update::Unread { .. }
             | Update::LeftBehind { .. }
             | Update::Survived(_) => {}
         }

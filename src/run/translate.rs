@@ -80,6 +80,9 @@ fn of_process(program: String, update: process::Update) -> Event {
             relations: left.ties.into_iter().map(of_tie).collect(),
             state: left.state.to_string(),
         }),
+        process::Update::Unread { stream, why } => {
+            Event::NoteMade(event::NoteMade { text: not_read(&program, stream, why) })
+        }
         process::Update::Finished { exit, took } => {
             let (exit_code, signal) = match exit {
                 process::Exit::Code(code) => (Some(code), None),
@@ -102,6 +105,22 @@ fn of_tie(tie: process::Tie) -> event::Relation {
         process::Tie::Mark => event::Relation::Mark,
         process::Tie::Output => event::Relation::Output,
         process::Tie::Pipe => event::Relation::Pipe,
+    }
+}
+
+fn not_read(program: &str, stream: process::Stream, why: process::Unread) -> String {
+    let output = match stream {
+        process::Stream::Stdout => "standard output",
+        process::Stream::Stderr => "standard error",
+    };
+    match why {
+        process::Unread::Emptied => format!(
+            "the {output} of {program} was emptied by something that opened it for writing anew, as `> /dev/stdout` and \
+             `> /dev/stderr` do: what was printed before may be missing (`>&1`, `>&2` and `>>` lose nothing)"
+        ),
+        process::Unread::GivenUp(bytes) => {
+            format!("{bytes} bytes of the {output} of {program} were not read: the stop could not wait for them")
+        }
     }
 }
 

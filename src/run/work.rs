@@ -512,6 +512,7 @@ impl Work {
             | process::Update::Interrupted { .. }
             | process::Update::InterruptReported { .. }
             | process::Update::Killed { .. }
+            | process::Update::Unread { .. }
             | process::Update::LeftBehind { .. }
             | process::Update::Survived(_) => false,
         };

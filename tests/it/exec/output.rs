@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
+use crate::bed::wait;
 use crate::exec::{Rig, of_kind};
 
 /// Some megabytes.
@@ -20,6 +21,31 @@ fn bytes(words: u32) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..words).flat_map(|_| dice.u32(..).to_le_bytes()).collect();
     bytes.extend(b"\r\x1b[2J\x00 the end has no line feed");
     bytes
+}
+
+#[test]
+fn an_output_that_the_command_empties_goes_on_and_that_is_said() {
+    let rig = Rig::new();
+    let script = "printf 'first\\n'; : > @/up; until [ -e @/go ]; do sleep 0.05; done; \
+                  echo second > /dev/stdout; printf 'third and longer than all before\\n'";
+    let (_, journal) = rig.run_dir("run");
+    let mut run = rig.sh(&["--run-dir", rig.bed.file("run").to_str().expect("UTF-8")], script);
+    run.command().stdout(rig.output("out"));
+    let run = run.start();
+    let first = |event: &Value| event["data"]["text"] == "first";
+    journal.wait_for("process.output", first);
+    wait::fact("the first line to be passed on", || rig.read("out").filter(|out| out == b"first\n"));
+    rig.mark("go");
+    let finished = run.finish().expect_code(0);
+    let out = rig.read("out").map(|out| String::from_utf8_lossy(&out).into_owned());
+    assert_eq!(out.as_deref(), Some("first\nsecond\nthird and longer than all before\n"));
+    let said = "the command's standard output was emptied by something that opened it for writing anew";
+    assert!(finished.stderr.contains(said), "{}", finished.stderr);
+    let events = journal.events();
+    let lines: Vec<&Value> = of_kind(&events, "process.output").iter().map(|event| &event["data"]["text"]).collect();
+    assert_eq!(lines, ["first", "second", "third and longer than all before"]);
+    let notes = of_kind(&events, "note.made");
+    assert!(notes.iter().any(|note| note["msg"].to_string().contains("was emptied")), "{notes:?}");
 }
 
 #[test]

@@ -40,6 +40,22 @@ fn however_many_signals_come_the_command_gets_one_sigterm() {
 }
 
 #[test]
+fn a_stop_is_heard_while_more_output_is_there_than_can_be_read() {
+    let rig = Rig::new();
+    // Two terabytes without the end of a line, which cost nobody any room.
+    let script = "truncate -s 2T /proc/self/fd/1; : > @/up; while :; do sleep 0.05; done";
+    let run = rig.sh(&["--output", "jsonl"], script).start();
+    rig.wait_for("up");
+    run.signal(Signal::TERM);
+    let finished = run.finish().expect_code(10);
+    assert_eq!(finished.verdict()["data"]["lock"], "released");
+    let events = finished.events();
+    let unread =
+        of_kind(&events, "note.made").into_iter().find(|note| note["msg"].to_string().contains(" were not read"));
+    assert!(unread.is_some(), "what was not read is not said");
+}
+
+#[test]
 fn the_sigterm_reaches_what_the_command_started() {
     let rig = Rig::new();
     let script = "(trap 'echo child >> @/signals; exit 0' TERM; : > @/up; while :; do sleep 0.05; done) & \
