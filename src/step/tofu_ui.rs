@@ -33,6 +33,9 @@ const HALTED: &str = "execution halted";
 /// The summary of a diagnostic whose detail has the whole command in it.
 const LOCAL_EXEC: &str = "local-exec provisioner error";
 
+/// What is in such a diagnostic, and in the line that carries a state. The detail of a diagnostic comes before its summary.
+const SECRETIVE: [&str; 3] = [LOCAL_EXEC, "Error running command", "\"state\":"];
+
 /// What one line tells about the tool.
 pub(crate) fn signs(line: &str) -> Option<Sign> {
     if !line.starts_with('{') {
@@ -224,6 +227,10 @@ impl Ui {
         let whole = std::mem::take(&mut self.parts);
         match serde_json::from_str::<Line>(&whole) {
             Ok(line) => self.read(line),
+            Err(_) if may_be_secret(&whole) => {
+                let detail = "It may have the state or a command with its secrets in it.";
+                Heard::Said(vec![error("a line of OpenTofu could not be read, and is left out", detail)])
+            }
             // Not cut here: half of a secret in it would not be known for one.
             Err(_) => Heard::Text(process::Update::Line { stream: Stream::Stdout, text: whole, lossy, more: false }),
         }
@@ -382,6 +389,12 @@ impl Ui {
         let counts: Vec<String> = self.planned.iter().map(|(action, count)| format!("{count} to {action}")).collect();
         (!counts.is_empty()).then(|| counts.join(", "))
     }
+}
+
+/// Whether a line that cannot be read was one of the two kinds that carry secrets: one that was torn when OpenTofu was killed
+/// or the disk was full, or one of a form that is not known yet.
+fn may_be_secret(line: &str) -> bool {
+    line.starts_with("{\"@") && SECRETIVE.iter().any(|part| line.contains(part))
 }
 
 /// A message as a line of the tool's output.

@@ -69,9 +69,10 @@ impl Drop for Attack {
     }
 }
 
-/// Attacks one target. The check gets an input and lots of its own, and panics when something is wrong. Says how many
-/// inputs there were.
-pub(crate) fn attack(target: &'static str, check: impl Fn(&[u8], &mut Rng)) -> u64 {
+/// Attacks one target. The check gets an input and lots of its own, and panics when something is wrong. A long attack says
+/// how many inputs there were.
+#[expect(clippy::print_stderr, reason = "how much an attack is worth is told by its inputs")]
+pub(crate) fn attack(target: &'static str, check: impl Fn(&[u8], &mut Rng)) {
     let corpus = corpus(target);
     assert!(!corpus.is_empty(), "there is no corpus for {target}");
     let play = |seed: Option<u64>, input: Vec<u8>| {
@@ -80,7 +81,7 @@ pub(crate) fn attack(target: &'static str, check: impl Fn(&[u8], &mut Rng)) -> u
     };
     if let Some(seed) = number("DCCTL_SEED") {
         play(Some(seed), mutant(&corpus, seed));
-        return 1;
+        return;
     }
     corpus.iter().for_each(|input| play(None, input.clone()));
     let until = soak().map(|long| System.now() + long);
@@ -90,7 +91,9 @@ pub(crate) fn attack(target: &'static str, check: impl Fn(&[u8], &mut Rng)) -> u
         play(Some(base + played), mutant(&corpus, base + played));
         played += 1;
     }
-    played
+    if until.is_some() {
+        eprintln!("{target}: {played} mutants of {} inputs, from DCCTL_SEED={base} on", corpus.len());
+    }
 }
 
 /// How long it is to take; none for a fixed number.
