@@ -5,6 +5,7 @@
 //! given back, the journal ends with a verdict, and a second bootstrap converges without a duplicate.
 
 mod budget;
+mod disks;
 mod gone;
 mod left;
 mod moments;
