@@ -335,10 +335,7 @@ impl Step {
                 shown.then(|| printed(&readable(&said.text))).into_iter().collect()
             }
             Event::ObjectApplied(applied) => self.objects.apply(applied),
-            Event::ObjectWaiting(waiting) => {
-                self.wait(waiting, now);
-                Vec::new()
-            }
+            Event::ObjectWaiting(waiting) => self.wait(waiting, now),
             Event::ObjectReady(ready) => self.ready(ready, now).into_iter().collect(),
             Event::ResourcePlanned(planned) => {
                 self.resources.plan(&planned.address, &planned.action);
@@ -389,9 +386,11 @@ impl Step {
         }
     }
 
-    fn wait(&mut self, waiting: &ObjectWaiting, now: Duration) {
+    /// What is waited for is in the line that lives, and has none of its own.
+    fn wait(&mut self, waiting: &ObjectWaiting, now: Duration) -> Vec<Row> {
         let name = object(&waiting.kind, waiting.namespace.as_deref(), &waiting.name);
         self.in_flight.set(&name, format!("waiting for {name} ({})", waiting.why), now);
+        Vec::new()
     }
 
     /// Only what was waited for is worth a line.
