@@ -4,6 +4,7 @@
 use super::*;
 use std::io::Write;
 
+#[allow(clippy::duplicate_mod, reason = "each target has it for itself, so that no module of the crate is for tests")]
 #[path = "../../tests/fuzz/mutate.rs"]
 mod mutate;
 

@@ -3,6 +3,7 @@
 
 use super::*;
 
+#[allow(clippy::duplicate_mod, reason = "each target has it for itself, so that no module of the crate is for tests")]
 #[path = "../../tests/fuzz/mutate.rs"]
 mod mutate;
 

@@ -83,7 +83,9 @@ pub(crate) fn attack(target: &'static str, check: impl Fn(&[u8], &mut Rng)) {
         play(Some(seed), mutant(&corpus, seed));
         return;
     }
-    corpus.iter().for_each(|input| play(None, input.clone()));
+    for input in &corpus {
+        play(None, input.clone());
+    }
     let until = soak().map(|long| System.now() + long);
     let base = if until.is_some() { fastrand::u64(..1 << 40) } else { 0 };
     let mut played = 0;
