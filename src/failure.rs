@@ -184,6 +184,9 @@ codes! {
     ReclaimRefused "reclaim.refused" 24 "caller, later"
         "The lock changed while it was checked: its holder is alive, or somebody else is at work on it. It was left alone."
         "Wait for the holder to finish; `dcctl lock status` shows who it is now.";
+    RunGoesOn "runs.goes_on" 30 "caller, later"
+        "The run that was waited for goes on: the time to wait is over."
+        "Wait for it again, or ask it to stop with `dcctl runs stop`.";
     ReportUnwritten "report.unwritten" 40 "CI owner"
         "The run went well, but a report could not be written."
         "Make the path that the message names writable.";

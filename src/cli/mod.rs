@@ -4,12 +4,16 @@
 //! the event stream and the JUnit report as far as the options could be read: [`read`] returns what it could tell.
 
 mod options;
+mod runs;
 mod salvage;
 
 pub use options::{
     ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, ExecArgs, ExplainArgs, InstallArgs,
     InstancesCommand, LockCommand, LockStatusArgs, OnBusy, Output, RbacArgs, ReclaimArgs, ReportOptions,
     ServiceAccount, StatusOutput, Substrate, SubstrateOptions, TargetOptions, Wait,
+};
+pub use runs::{
+    DetachOptions, RunsAttachArgs, RunsCommand, RunsListArgs, RunsPruneArgs, RunsShowArgs, RunsStopArgs, RunsWaitArgs,
 };
 pub use salvage::Salvaged;
 

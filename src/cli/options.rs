@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::cli::runs::{DetachOptions, RunsCommand};
+
 /// Change a Kubernetes cluster unattended, under the cluster's one lock.
 ///
 /// Exit codes: 0 done, 1 a step failed, 2 wrong command line, 3 wrong bundle or configuration, 4 surroundings,
 /// 5 forbidden, 6 refused by a guard, 10 stopped cleanly, 11 partially applied, 12 lock left behind,
 /// 20 blocked by a live run, 21 blocked by a stale lock, 22 lock lost, 23 reclaiming needs a person at a terminal,
-/// 24 reclaim refused because the lock is alive, 40 report not written,
+/// 24 reclaim refused because the lock is alive, 30 the run that was waited for goes on, 40 report not written,
 /// 70 a bug in dcctl.
 /// `dcctl explain CODE` tells more about each.
 #[derive(Debug, Parser)]
@@ -37,6 +39,9 @@ pub enum Command {
     /// Look after what runs have left on the cluster
     #[command(subcommand)]
     Instances(InstancesCommand),
+    /// Look after the runs of this machine, those that go on by themselves included
+    #[command(subcommand)]
+    Runs(RunsCommand),
     /// Explain an exit code or a failure code: `dcctl explain 20`, `dcctl explain lock.held`
     Explain(ExplainArgs),
     /// Print the JSON Schema of the event lines
@@ -146,6 +151,10 @@ pub struct ExecArgs {
 
     #[command(flatten)]
     #[allow(missing_docs, reason = "the group documents itself")]
+    pub detach: DetachOptions,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
     pub report: ReportOptions,
 }
 
@@ -231,6 +240,10 @@ pub struct ApplyOptions {
     /// Keep the raw output of the tools in the run directory
     #[arg(long, env = "DCCTL_KEEP_OUTPUT")]
     pub keep_output: bool,
+
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub detach: DetachOptions,
 
     #[command(flatten)]
     #[allow(missing_docs, reason = "the group documents itself")]
@@ -409,7 +422,7 @@ fn wait(text: &str) -> Result<Wait, String> {
 }
 
 /// Reads `20m`, `90s`, `1h30m`; a bare number would be ambiguous and is refused.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a duration such as 90s, 20m or 1h30m");
     let mut total = Duration::ZERO;
     let mut digits = String::new();

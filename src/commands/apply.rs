@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cli::{ApplyOptions, BootstrapArgs, InstallArgs, ReportOptions, SubstrateOptions, TargetOptions};
+use crate::cli::{
+    ApplyOptions, BootstrapArgs, DetachOptions, InstallArgs, ReportOptions, SubstrateOptions, TargetOptions,
+};
 use crate::cluster::{Kubeconfig, Proxies, Sources, kubeconfig};
 use crate::commands::apply::reports::Reads;
 use crate::commands::attempt::{self, Asked as _, Begun};
@@ -59,6 +61,10 @@ impl attempt::Asked for Asked {
 
     fn mode(&self) -> Mode {
         if self.options.dry_run { Mode::DryRun } else { Mode::Act }
+    }
+
+    fn detach(&self) -> &DetachOptions {
+        &self.options.detach
     }
 
     fn showing(&self, desk: &Desk) -> Showing {
@@ -131,9 +137,12 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
         wait: attempt::wait(&options.busy),
         on_busy: attempt::on_busy(&options.busy, asked.verb),
         stop_after: options.stop_after,
+        max_run_time: attempt::max_run_time(&options.detach),
         secrets,
         #[cfg(feature = "test-tools")]
         break_at: environment.text("DCCTL_TEST_BREAK").map(str::to_owned),
+        #[cfg(feature = "test-tools")]
+        witness: environment.path("DCCTL_TEST_WITNESS"),
     })
 }
 

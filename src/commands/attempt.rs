@@ -4,14 +4,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::cli::{self, BusyOptions, ReportOptions, SubstrateOptions, TargetOptions};
+use crate::cli::{self, BusyOptions, DetachOptions, ReportOptions, SubstrateOptions, TargetOptions};
 use crate::clock::Instant;
 use crate::commands::apply::files;
 use crate::commands::apply::reports::{self, Reads};
 use crate::commands::{Desk, complain, runtime, terminal};
 use crate::failure::{Code, Failure};
-use crate::front::{self, Broken, Refusal, Showing, Surroundings};
+use crate::front::{self, Broken, Refusal, Showing, Stay, Surroundings};
 use crate::pipeline::Verb;
 use crate::redact::Redactor;
 use crate::run::{self, Mode, OnBusy, Spec, Wait};
@@ -46,6 +47,14 @@ pub(crate) trait Asked: Send + Sync + 'static {
 
     /// What the run reads, as far as the options say.
     fn reads(&self, desk: &Desk) -> Reads;
+
+    /// Whether the run is left once it has begun.
+    fn detach(&self) -> &DetachOptions;
+
+    /// The option that needs the process that was started here, as long as the run goes on.
+    fn needs_front(&self) -> Option<&'static str> {
+        None
+    }
 
     /// How the run is shown.
     fn showing(&self, desk: &Desk) -> Showing;
@@ -111,12 +120,15 @@ impl<A: Asked> Attempt<A> {
             Ok(folder) => folder,
             Err(failure) => return self.refused(failure),
         };
+        if let Some(failure) = self.cannot_be_left() {
+            return self.refused(failure);
+        }
         let spec = match self.gather(&mut signals, folder.path()).await {
             Ok(spec) => spec,
             Err(failure) => return self.refused(failure),
         };
         folder.keep();
-        match start(&self.begun.desk, spec, signals, self.showing()).await {
+        match start(&self.begun.desk, spec, signals, self.showing(), self.stay()).await {
             Ok(code) => code,
             Err(Broken::NotStarted(failure)) => {
                 folder.give_up();
@@ -143,8 +155,34 @@ impl<A: Asked> Attempt<A> {
         }
     }
 
+    /// A run that is left shows no outputs of its command: nobody would follow them to their end.
     fn showing(&self) -> Showing {
-        self.asked.showing(&self.begun.desk)
+        let showing = self.asked.showing(&self.begun.desk);
+        match self.stay() {
+            Stay::ToTheEnd => showing,
+            Stay::UntilItBegan => Showing { streams: None, ..showing },
+        }
+    }
+
+    /// What speaks against leaving the run, if it is to be left.
+    fn cannot_be_left(&self) -> Option<Failure> {
+        if self.stay() == Stay::ToTheEnd {
+            return None;
+        }
+        let option = match (self.asked.mode(), self.asked.needs_front()) {
+            (Mode::DryRun, _) => "--dry-run",
+            (Mode::Act, Some(option)) => option,
+            (Mode::Act, None) => return None,
+        };
+        let sentence = match option {
+            "--dry-run" => "--detach and --dry-run do not go together: a dry run is over at once".to_owned(),
+            option => format!("--detach and {option} do not go together: {option} needs this command to stay"),
+        };
+        Some(Failure::new(Code::OptionInvalid, sentence).hint("leave one of them out"))
+    }
+
+    fn stay(&self) -> Stay {
+        if self.asked.detach().detach { Stay::UntilItBegan } else { Stay::ToTheEnd }
     }
 
     fn refused(&self, failure: Failure) -> u8 {
@@ -168,6 +206,14 @@ impl<A: Asked> Attempt<A> {
     }
 }
 
+/// How long a run that nobody watches may take, unless it is said.
+const MOST_DETACHED: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// After how long the run is asked to stop by itself.
+pub(crate) fn max_run_time(options: &DetachOptions) -> Option<Duration> {
+    options.max_run_time.or_else(|| options.detach.then_some(MOST_DETACHED))
+}
+
 /// How long to wait for the lock.
 pub(crate) fn wait(options: &BusyOptions) -> Wait {
     options.wait.map_or(Wait::No, |wait| match wait {
@@ -184,7 +230,7 @@ pub(crate) fn on_busy(options: &BusyOptions, verb: Verb) -> OnBusy {
     })
 }
 
-async fn start(desk: &Desk, spec: Spec, signals: Signals, showing: Showing) -> Result<u8, Broken> {
+async fn start(desk: &Desk, spec: Spec, signals: Signals, showing: Showing, stay: Stay) -> Result<u8, Broken> {
     let program = std::env::current_exe().map_err(|error| {
         let code = Code::CommandFailed.unless_exhausted(&error);
         Broken::NotStarted(Failure::new(code, "this program cannot tell where it is").because(&error))
@@ -197,6 +243,7 @@ async fn start(desk: &Desk, spec: Spec, signals: Signals, showing: Showing) -> R
         complaints: terminal::stderr,
         input: terminal::stdin,
         terminal: terminal::foreground(),
+        stay,
     };
     front::run(spec, showing, surroundings).await
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::cli::{ExecArgs, ReportOptions, SubstrateOptions, TargetOptions};
+use crate::cli::{DetachOptions, ExecArgs, ReportOptions, SubstrateOptions, TargetOptions};
 use crate::cluster::Kubeconfig;
 use crate::commands::apply::reports::{self, Reads};
 use crate::commands::apply::{self, files};
@@ -60,6 +60,14 @@ impl attempt::Asked for Asked {
         if self.0.dry_run { Mode::DryRun } else { Mode::Act }
     }
 
+    fn detach(&self) -> &DetachOptions {
+        &self.0.detach
+    }
+
+    fn needs_front(&self) -> Option<&'static str> {
+        self.0.stdin.then_some("--stdin")
+    }
+
     fn showing(&self, desk: &Desk) -> Showing {
         terminal::showing_beside_a_command(desk, self.0.report.output, self.0.report.color)
     }
@@ -106,9 +114,12 @@ impl attempt::Asked for Asked {
             wait: attempt::wait(&args.busy),
             on_busy: attempt::on_busy(&args.busy, Verb::Exec),
             stop_after: args.stop_after,
+            max_run_time: attempt::max_run_time(&args.detach),
             secrets: lock.kubeconfig.iter().flat_map(Kubeconfig::secrets).collect(),
             #[cfg(feature = "test-tools")]
             break_at: environment.text("DCCTL_TEST_BREAK").map(str::to_owned),
+            #[cfg(feature = "test-tools")]
+            witness: environment.path("DCCTL_TEST_WITNESS"),
         })
     }
 }

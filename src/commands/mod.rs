@@ -10,6 +10,7 @@ mod explain;
 mod lock_status;
 mod rbac;
 mod reclaim;
+mod runs;
 mod schema;
 mod substrate;
 mod supervise;
@@ -79,6 +80,7 @@ impl Desk {
             Command::Exec(args) => exec::exec(self, args),
             Command::Lock(LockCommand::Status(args)) => lock_status::status(self, &args),
             Command::Instances(InstancesCommand::Reclaim(args)) => reclaim::reclaim(self, args),
+            Command::Runs(command) => runs::dispatch(self, command),
             Command::Explain(args) => explain::explain(&args),
             Command::Schema => schema::print_schema(),
             Command::Rbac(args) => rbac::print_rights(&args),

@@ -43,6 +43,11 @@ impl Follower {
         Follower { file, at: 0, watch, unread: Vec::new(), cut: Cut::No }
     }
 
+    /// What comes before this place is passed over.
+    pub(crate) fn after(self, at: u64) -> Follower {
+        Follower { at, ..self }
+    }
+
     /// Wakes [`Follower::wait`] when one of these grows, too.
     pub(crate) fn watch(&self, paths: &[&Path]) {
         for path in paths {

@@ -17,10 +17,12 @@ mod follow;
 mod refuse;
 mod relay;
 mod show;
+mod view;
 
 pub use refuse::{Refusal, refuse};
 pub use relay::{LineEnd, Ours, Streams, Theirs};
 pub use show::{Form, Showing};
+pub use view::{From, View};
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -68,6 +70,17 @@ pub struct Surroundings {
     pub input: fn() -> Box<dyn Read + Send>,
     /// Whether a person's Ctrl+C reaches this process from its terminal.
     pub terminal: Terminal,
+    /// How long it stays.
+    pub stay: Stay,
+}
+
+/// How long the front stays with its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stay {
+    /// Until the verdict.
+    ToTheEnd,
+    /// Until the run has begun; then it says goodbye, which is no request to stop.
+    UntilItBegan,
 }
 
 /// Whether a person's Ctrl+C reaches the front from its terminal. Then a second one means force.
@@ -119,6 +132,15 @@ fn forget(journal: &Path) {
     }
 }
 
+/// Why the front watches no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Watched {
+    /// The supervisor is gone.
+    ToTheEnd,
+    /// The run goes on, and is left.
+    Left,
+}
+
 /// The supervisor's process, and its end.
 struct Supervisor<F> {
     pid: u32,
@@ -132,7 +154,7 @@ fn begin(
     surroundings: Surroundings,
 ) -> Result<(Front, Shown, Supervisor<impl Future<Output = ()>>), Failure> {
     drill::at(&spec, "front.start");
-    let Surroundings { program, environment, clock, signals, complaints, input, terminal } = surroundings;
+    let Surroundings { program, environment, clock, signals, complaints, input, terminal, stay } = surroundings;
     // Held from now on: whatever becomes of the folder, what was written can be read.
     let (journal, follower) = open(&spec.journal())?;
     let relay = relay(&spec, showing.streams.take(), &follower)?;
@@ -151,6 +173,7 @@ fn begin(
         signals,
         complaints: complaints(),
         terminal,
+        stay,
         feed,
         journal,
         ear: Some(ear),
@@ -191,6 +214,8 @@ struct Front {
     signals: Signals,
     complaints: Box<dyn Write + Send>,
     terminal: Terminal,
+    /// A request to stop makes it stay to the end.
+    stay: Stay,
     feed: Option<Feed>,
     journal: File,
     ear: Option<Ear>,
@@ -207,6 +232,7 @@ struct Front {
 #[derive(Debug, Default)]
 struct Heard {
     hello: bool,
+    began: bool,
     not_begun: Option<Failure>,
     finished: Option<Finished>,
 }
@@ -218,7 +244,12 @@ impl Front {
         supervisor: Supervisor<impl Future<Output = ()>>,
     ) -> Result<u8, Broken> {
         self.hand_over().await;
-        self.see_it_through(supervisor.ended).await;
+        if self.see_it_through(supervisor.ended).await == Watched::Left {
+            shown.end_with(String::new());
+            shown.drain(STALLED).await;
+            self.say_goodbye();
+            return Ok(0);
+        }
         let verdict = self.verdict(supervisor.pid, &shown);
         shown.drain(STALLED).await;
         self.complete_journal();
@@ -244,13 +275,18 @@ impl Front {
 
     /// Watches until the supervisor is gone. When the front itself breaks, the run is asked to stop; when it does so
     /// again, the end alone is waited for.
-    async fn see_it_through(&mut self, ended: impl Future<Output = ()>) {
+    async fn see_it_through(&mut self, ended: impl Future<Output = ()>) -> Watched {
         tokio::pin!(ended);
-        if let Err(why) = caught(self.watch(ended.as_mut())).await {
-            self.complain(&format!("dcctl itself broke: {why}"));
-            let _ = self.mouth.say(&Word::Broke(why)).await;
-            if caught(self.watch(ended.as_mut())).await.is_err() {
-                ended.await;
+        match caught(self.watch(ended.as_mut())).await {
+            Ok(Watched::Left) => return Watched::Left,
+            Ok(Watched::ToTheEnd) => {}
+            Err(why) => {
+                self.stay = Stay::ToTheEnd;
+                self.complain(&format!("dcctl itself broke: {why}"));
+                let _ = self.mouth.say(&Word::Broke(why)).await;
+                if caught(self.watch(ended.as_mut())).await.is_err() {
+                    ended.await;
+                }
             }
         }
         // What it said before its end may not have been heard yet.
@@ -260,21 +296,25 @@ impl Front {
                 self.ear = Some(ear);
             }
         }
+        Watched::ToTheEnd
     }
 
-    /// Passes signals on until the supervisor is gone.
-    async fn watch(&mut self, mut ended: Pin<&mut impl Future<Output = ()>>) {
+    /// Passes signals on until the supervisor is gone, or the run may be left.
+    async fn watch(&mut self, mut ended: Pin<&mut impl Future<Output = ()>>) -> Watched {
         let mut pings = tokio::time::interval(PING);
         loop {
             tokio::select! {
                 biased;
                 signal = self.signals.next() => self.pass_on(signal).await,
-                () = &mut ended => return,
+                () = &mut ended => return Watched::ToTheEnd,
                 answer = answer(&mut self.ear) => match answer {
                     Some(answer) => self.hear(answer),
                     None => self.ear = None,
                 },
                 _ = pings.tick() => self.ping().await,
+            }
+            if self.heard.began && self.stay == Stay::UntilItBegan && self.mouth.say(&Word::Bye).await.is_ok() {
+                return Watched::Left;
             }
         }
     }
@@ -282,6 +322,7 @@ impl Front {
     async fn pass_on(&mut self, signal: StopSignal) {
         let now = self.clock.now();
         let asked = Asked { signal: signal.signal.name().to_owned(), pid: signal.pid, uid: signal.uid };
+        self.stay = Stay::ToTheEnd;
         let word = if self.is_force(&signal, now) { Word::Force(asked) } else { Word::Stop(asked) };
         if is_typed(&signal) {
             self.typed.get_or_insert(now);
@@ -302,6 +343,7 @@ impl Front {
                 drill::at(&self.spec, "front.hello");
             }
             Answer::Pong => {}
+            Answer::Began => self.heard.began = true,
             Answer::Reads => {
                 if let Some(feed) = self.feed.take() {
                     feed.start();
@@ -326,6 +368,16 @@ impl Front {
         }
     }
 
+    fn say_goodbye(&mut self) {
+        let (run, folder) = (&self.spec.run, self.spec.run_dir.display());
+        let _ = writeln!(
+            self.complaints,
+            "dcctl: run {run} goes on without this command, in {folder}\n\
+             dcctl: `dcctl runs attach {run}` shows it, `dcctl runs wait {run}` waits for its end, and `dcctl runs stop \
+             {run}` stops it"
+        );
+    }
+
     fn complain(&mut self, sentence: &str) {
         let _ = writeln!(self.complaints, "dcctl: {sentence}");
     }
@@ -336,7 +388,7 @@ impl Front {
         if let Some(code) = aftermath::verdict_of(&self.journal) {
             return Ok(code);
         }
-        let Heard { hello, not_begun, finished } = std::mem::take(&mut self.heard);
+        let Heard { hello, not_begun, finished, .. } = std::mem::take(&mut self.heard);
         if let Some(failure) = not_begun {
             shown.end_with(String::new());
             return Err(Broken::NotStarted(failure));

@@ -41,7 +41,7 @@ pub use driver::drive;
 #[cfg(feature = "test-tools")]
 pub use group::stand_still;
 pub use group::{Life, adopt, own_group, reap_orphans};
-pub use kin::{look_up, of_run};
+pub use kin::{look_up, of_run, works_in};
 pub use plugins::end_plugins;
 pub use record::{Intent, Recorded};
 pub use spec::{Limits, Manner, Sign, Spec, Stdin};

@@ -1,10 +1,12 @@
 //! Breaks the program where a test asks for it, or makes it stand still there, so that what becomes of a broken
-//! invariant, or of a process that is killed at that very moment, can be seen from outside.
+//! invariant, or of a process that is killed at that very moment, can be seen from outside. It also lets a test see when
+//! a run takes itself to have the right to act, which nothing but the run itself can know.
 //!
 //! Only a build with the feature `test-tools` can be asked; in every other one there is nothing here.
 
 use crate::process::Limits;
 use crate::run::spec::Spec;
+use crate::run::while_held::WhileHeld;
 
 /// A place that a test may have asked to break: the id of a step that begins, the type of an event that an activity
 /// just caused, or one of the front's own.
@@ -23,6 +25,35 @@ pub fn patience(spec: &Spec, limits: Limits) -> Limits {
     }
     let _ = spec;
     limits
+}
+
+/// From now on notes in a file of the test when this run may write, as a step asks it before each write: the run, and the
+/// moments right before and right after an answer that was yes, in nanoseconds of the machine's own clock.
+pub(crate) fn witness(spec: &Spec, may_write: &WhileHeld) {
+    #[cfg(feature = "test-tools")]
+    if let Some(path) = &spec.witness {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path).expect("the test made its folder");
+        let (run, may_write) = (spec.run.clone(), may_write.clone());
+        // It looks on until the process ends.
+        drop(std::thread::spawn(move || look_on(&run, &may_write, file)));
+    }
+    #[cfg(not(feature = "test-tools"))]
+    let _ = (spec, may_write);
+}
+
+#[cfg(feature = "test-tools")]
+fn look_on(run: &str, may_write: &WhileHeld, mut file: std::fs::File) {
+    use crate::clock::{Clock, Instant, System};
+    use crate::cluster::Permission;
+    let nanos = || System.now().since(Instant::since_boot(std::time::Duration::ZERO)).as_nanos();
+    loop {
+        let before = nanos();
+        if may_write.now().is_ok() {
+            let line = format!("{run} {before} {}\n", nanos());
+            std::io::Write::write_all(&mut file, line.as_bytes()).expect("the test's file takes it");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
 }
 
 /// Where a process is to stand still, once: `after:lock.claimed` is when the journal has the first event of that type.

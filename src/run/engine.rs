@@ -12,6 +12,7 @@ use crate::event::{self, Event, SignalEffect, StopCause, StopManner};
 use crate::failure::{Code, Failure};
 use crate::lock::Change;
 use crate::process::{Directly, Stopper};
+use crate::run::door::Door;
 use crate::run::link::{Ear, Mouth};
 use crate::run::machine::{Effect, Ending, Input, Lock, Machine, Remains, Strength};
 use crate::run::mishap::caught;
@@ -34,6 +35,8 @@ pub(crate) struct Senses {
     pub(crate) mouth: Mouth,
     /// What the activity says while it works.
     pub(crate) updates: UpdatesReceiver,
+    /// Where other commands ask something.
+    pub(crate) door: Door,
 }
 
 /// One run at work.
@@ -45,6 +48,8 @@ pub(crate) struct Engine {
     at: Option<(Place, Instant)>,
     heard: Vec<String>,
     front_broke: Option<Failure>,
+    /// By when the run is to be over; none when it may take as long as it does, or was asked to stop for that already.
+    over: Option<Instant>,
 }
 
 /// What the loop was woken by.
@@ -53,13 +58,16 @@ enum Woken {
     Work(Stirred),
     Signal(StopSignal),
     Front(Option<Word>),
+    Visitor(Word),
+    TimeUp,
     Tick,
 }
 
 impl Engine {
     pub(crate) fn new(work: Work, told: Chronicle, stopper: Stopper) -> (Engine, Vec<Effect>) {
         let (machine, effects) = Machine::new(work.shape());
-        (Engine { work, told, stopper, machine, at: None, heard: Vec::new(), front_broke: None }, effects)
+        let over = work.spec().max_run_time.map(|most| work.spec().began + most);
+        (Engine { work, told, stopper, machine, at: None, heard: Vec::new(), front_broke: None, over }, effects)
     }
 
     /// Runs to the verdict. When the program itself breaks, what is left is to give the lock back; when that breaks,
@@ -106,6 +114,8 @@ impl Engine {
                 biased;
                 signal = senses.signals.next() => Woken::Signal(signal),
                 word = hear(&mut senses.ear) => Woken::Front(word),
+                word = senses.door.next() => Woken::Visitor(word),
+                () = time_up(self.over, &self.told) => Woken::TimeUp,
                 Some(update) = senses.updates.recv() => Woken::Update(update),
                 stirred = self.work.next() => Woken::Work(stirred),
                 _ = ticks.tick() => Woken::Tick,
@@ -177,16 +187,41 @@ impl Engine {
                 senses.ear = None;
                 self.asked(None, StopCause::FrontGone, Strength::Graceful, Directly::No)
             }
+            Woken::Visitor(word) => self.visited(word, &mut senses.door).await,
+            Woken::TimeUp => {
+                self.over = None;
+                self.asked(None, StopCause::MaxRunTime, Strength::Graceful, Directly::No)
+            }
             Woken::Tick => {
-                self.work.tell_waiting(&mut self.told);
-                if let Some((place, began)) = &self.at {
-                    let id = place.id.clone();
-                    let took = self.told.now().since(*began);
-                    self.told.progress(&id, took);
-                }
+                self.tell_progress();
                 Vec::new()
             }
         }
+    }
+
+    fn tell_progress(&mut self) {
+        self.work.tell_waiting(&mut self.told);
+        if let Some((place, began)) = &self.at {
+            let id = place.id.clone();
+            let took = self.told.now().since(*began);
+            self.told.progress(&id, took);
+        }
+    }
+
+    /// Another command asks something of this run.
+    async fn visited(&mut self, word: Word, door: &mut Door) -> Vec<Effect> {
+        let effects = match word {
+            Word::Stop(asked) => self.asked(Some(&asked), StopCause::Command, Strength::Graceful, Directly::No),
+            Word::Force(asked) => self.asked(Some(&asked), StopCause::Command, Strength::Force, Directly::No),
+            Word::Ping => Vec::new(),
+            // The front's words, which nobody else says.
+            Word::Spec(_) | Word::Broke(_) | Word::Bye => {
+                door.show_out();
+                return Vec::new();
+            }
+        };
+        door.answer(&Answer::Pong).await;
+        effects
     }
 
     fn act(&mut self, effect: Effect) {
@@ -323,6 +358,18 @@ async fn hear(ear: &mut Option<Ear>) -> Option<Word> {
     match ear {
         Some(ear) => ear.next().await,
         None => std::future::pending().await,
+    }
+}
+
+/// Waits until this moment of the clock that counts a machine's sleep, too. The runtime's timers do not.
+async fn time_up(over: Option<Instant>, told: &Chronicle) {
+    let Some(over) = over else { return std::future::pending().await };
+    loop {
+        let left = over.since(told.now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(Duration::from_secs(1))).await;
     }
 }
 

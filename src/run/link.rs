@@ -53,8 +53,10 @@ pub enum Answer {
         /// The supervisor's process.
         pid: u32,
     },
-    /// I am here.
+    /// I am here, or have heard what you said.
     Pong,
+    /// The journal has begun: whoever wants to go may go.
+    Began,
     /// The command runs, and reads what the front copies for it.
     Reads,
     /// The run did not begin: nothing was done, and nothing is in the journal.
@@ -100,9 +102,14 @@ impl Link {
     pub fn new(socket: OwnedFd) -> io::Result<Link> {
         let stream = StdStream::from(socket);
         stream.set_nonblocking(true)?;
-        let (reader, writer) = UnixStream::from_std(stream)?.into_split();
+        Ok(Link::of(UnixStream::from_std(stream)?))
+    }
+
+    /// Takes a connection.
+    pub(crate) fn of(stream: UnixStream) -> Link {
+        let (reader, writer) = stream.into_split();
         let hear = Ear { reader: BufReader::new(reader), line: Vec::new() };
-        Ok(Link { hear, say: Mouth { writer } })
+        Link { hear, say: Mouth { writer } }
     }
 
     /// Takes the two directions apart.

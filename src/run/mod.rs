@@ -11,6 +11,7 @@
 
 mod bearing;
 mod chronicle;
+mod door;
 pub mod drill;
 mod engine;
 mod exec;
@@ -19,6 +20,7 @@ mod keeping;
 mod link;
 pub mod machine;
 mod mishap;
+mod past;
 mod reports;
 mod spec;
 mod start;
@@ -33,9 +35,11 @@ mod while_held;
 mod work;
 
 pub use chronicle::Chronicle;
+pub use door::{DOOR, knock};
 pub use journal::{BALLAST, Journal, Settled, Voice, make_ballast};
 pub use link::{Answer, Asked, Ear, Finished, Link, Mouth, Word};
 pub use mishap::caught;
+pub use past::{Past, State, all};
 pub use reports::{GoingOn, Matter, Paths, Report, Reports, Roll, Unwritten};
 pub use spec::{ForBundle, ForCommand, JOURNAL, Mode, OnBusy, OnCluster, Purpose, Spec, Substrate, Wait};
 pub use start::{LOG, Started, start};

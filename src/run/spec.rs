@@ -100,6 +100,8 @@ pub struct Spec {
     pub on_busy: OnBusy,
     /// How long a graceful stop may take.
     pub stop_after: Duration,
+    /// After how long the run is asked to stop by itself; none: never.
+    pub max_run_time: Option<Duration>,
     /// What must never be said, with the name of what it is for.
     #[serde(with = "exposed_map")]
     pub secrets: std::collections::BTreeMap<String, Secret>,
@@ -108,6 +110,9 @@ pub struct Spec {
     /// Where a test asks the program to break, see [`crate::run::drill`].
     #[cfg(feature = "test-tools")]
     pub break_at: Option<String>,
+    /// Where a test wants to be told when the run may write, see [`crate::run::drill`].
+    #[cfg(feature = "test-tools")]
+    pub witness: Option<PathBuf>,
 }
 
 /// What a run is for: what it works with beside the cluster and its lock.

@@ -13,6 +13,7 @@ use crate::failure::{Code, Failure};
 use crate::process;
 use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
+use crate::run::door::Door;
 use crate::run::engine::{Engine, Senses};
 use crate::run::journal::{Journal, Voice};
 use crate::run::link::{Answer, Ear, Finished, Link, Mouth, Word};
@@ -129,9 +130,11 @@ impl Supervisor {
         if let Some(pipe) = self.pipe.take() {
             work.give_pipe(pipe);
         }
+        let door = Door::open(&self.spec.run_dir);
         self.open(&work);
         let (mut engine, first) = Engine::new(work, self.told, stopper);
-        let mut senses = Senses { signals, ear: Some(ear), mouth, updates: receive };
+        let mut senses = Senses { signals, ear: Some(ear), mouth, updates: receive, door };
+        say(&mut senses.mouth, &Answer::Began).await;
         engine.run(&mut senses, first).await;
         let finished = close(engine, &self.spec).await;
         let exit = finished.exit_code;

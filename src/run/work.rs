@@ -293,6 +293,7 @@ impl Work {
         let request = keeping::request(&self.spec, &self.holder);
         let (keeper, changes) = keeping::start(lock, request, clock.clone());
         self.may_write.follow(keeper.right());
+        drill::witness(&self.spec, &self.may_write);
         let keeper = Rc::new(keeper);
         self.keeper = Some(keeper.clone());
         self.changes = Some(changes);

@@ -89,14 +89,19 @@ impl Seat {
     /// Waits for the program's end. Fails the test, with all that was to be seen, when its exit status is another.
     /// Answers the screen.
     #[track_caller]
-    pub(crate) fn expect_code(mut self, code: i32) -> String {
+    pub(crate) fn expect_code(self, code: i32) -> String {
+        let (ended, screen) = self.end();
+        assert_eq!(ended, Some(code), "the screen says:\n{screen}");
+        screen
+    }
+
+    /// Waits for the program's end. Its exit status, unless a signal ended it, and the screen.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let status = self.process.wait().expect("it is our child");
         if let Some(reader) = self.reader.take() {
             reader.join().expect("reading never panics");
         }
-        let screen = self.screen();
-        assert_eq!(status.code(), Some(code), "{status}; the screen says:\n{screen}");
-        screen
+        (status.code(), self.screen())
     }
 }
 

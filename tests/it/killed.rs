@@ -3,6 +3,8 @@
 //!
 //! The supervisor is asked to stand still when its journal has the event, so the moment is exact.
 
+mod points;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
@@ -122,6 +124,8 @@ impl Morgue {
         if doomed.victim == Victim::Both && !doomed.is_finished() {
             assert!(journal.iter().any(|event| event["type"] == doomed.after.as_str()), "{context}");
             assert_ne!(last["type"], "run.finished", "{context}");
+            // Nobody was left to say more: its directory tells by which name to look for the lock.
+            assert_eq!(text(&journal[0]["data"]["holder"]), doomed.holder, "{context}");
             return;
         }
         assert_eq!(last["type"], "run.finished", "{context}");

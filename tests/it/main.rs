@@ -18,6 +18,7 @@ mod race;
 mod rbac;
 mod refused;
 mod reports;
+mod runs;
 mod steps;
 mod stopping;
 mod the_bed;

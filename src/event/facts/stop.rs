@@ -47,6 +47,8 @@ pub enum StopCause {
     Command,
     /// The lock was lost.
     LockLost,
+    /// The run took longer than it may.
+    MaxRunTime,
 }
 
 /// How a run stops.
@@ -93,6 +95,7 @@ impl StopRequested {
             StopCause::ParentGone => "because the process that had started it is gone".to_owned(),
             StopCause::Command => "by another dcctl command".to_owned(),
             StopCause::LockLost => "because the lock was lost".to_owned(),
+            StopCause::MaxRunTime => "because the run took longer than it may (--max-run-time)".to_owned(),
         }
     }
 }

@@ -84,7 +84,9 @@ pub fn end(end: &End, place: &Place) -> Result<String, Failure> {
             let said = format!("the lock was not taken, and nothing was changed: {}", why.message);
             Err(with_details(Failure::new(why.code, said), why))
         }
-        End::Unknown { holder, why } => Err(unknown(holder, why, place)),
+        End::Unknown { holder, why } => {
+            Err(unknown("it cannot be told whether the lock was taken", holder, why, place))
+        }
         End::Reclaimed(released) => reclaimed(released, place),
     }
 }
@@ -129,8 +131,8 @@ fn being_deleted(seen: &Observation, place: &Place) -> Failure {
         .hint("Whoever put the finalizers on the Lease has to take them off; then it goes away, and the lock is free.")
 }
 
-fn unknown(holder: &str, why: &Failure, place: &Place) -> Failure {
-    let said = format!("it cannot be told whether the lock was taken: the Lease may bear {holder}. {}", why.message);
+fn unknown(what: &str, holder: &str, why: &Failure, place: &Place) -> Failure {
+    let said = format!("{what}: the Lease may bear {holder}. {}", why.message);
     let failure = Failure::new(Code::StoppedForced, said);
     with_details(failure, why)
         .hint(format!("Look with `{}`; if it names that holder, reclaim it once more.", place.status_command()))
@@ -153,7 +155,10 @@ fn reclaimed(released: &Released, place: &Place) -> Result<String, Failure> {
             let said = format!("the lock was taken, and could not be given back: {}", why.message);
             Err(with_details(Failure::new(Code::StoppedForced, said), why))
         }
-        Released::Unknown { holder, why } => Err(unknown(holder, why, place)),
+        Released::Unknown { holder, why } => {
+            let what = "the lock was taken, and it cannot be told whether it was given back";
+            Err(unknown(what, holder, why, place))
+        }
     }
 }
 
@@ -261,6 +266,11 @@ mod tests {
         assert_eq!(failure.message, "the lock was not taken, and nothing was changed: no answer");
         assert_eq!((failure.causes, failure.hints), (vec!["a cause".to_owned()], vec!["a hint".to_owned()]));
         let unknown = End::Unknown { holder: "bob@laptop/9912/3a7f000000000000".to_owned(), why: why() };
-        assert!(end(&unknown).expect_err("it is a failure").message.contains("may bear bob@laptop/9912/3a7f"));
+        let said = |ended: &End| end(ended).expect_err("it is a failure").message;
+        assert!(said(&unknown).starts_with("it cannot be told whether the lock was taken: the Lease may bear bob@lap"));
+        // Once it was taken, that is not what is in doubt.
+        let unknown = Released::Unknown { holder: "bob@laptop/9912/3a7f000000000000".to_owned(), why: why() };
+        let begins = "the lock was taken, and it cannot be told whether it was given back: the Lease may bear bob@lap";
+        assert!(said(&End::Reclaimed(unknown)).starts_with(begins));
     }
 }

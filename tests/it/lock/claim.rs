@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::bed::{Dcctl, Fault, Proxy, Rule, wait};
 use crate::lock::rig::{LEASE, LEASES, Rig, of_kind, text};
 
 #[test]
@@ -21,6 +22,46 @@ fn claim_and_release_are_two_requests() {
     for kind in ["lock.claimed", "lock.released"] {
         assert_eq!(of_kind(&events, kind).len(), 1, "{kind}");
     }
+}
+
+#[test]
+fn the_claim_is_the_first_thing_that_a_run_writes_and_the_release_is_the_last() {
+    let rig = Rig::new().operator("ours").declared();
+    let written = |run: Dcctl, known: usize| {
+        run.run().expect_code(0);
+        wait::fact("the release to be logged", || {
+            let writes = rig.writes_of("admin").split_off(known);
+            writes.last().is_some_and(|last| last == "delete 200 leases").then_some(writes)
+        })
+    };
+    let install = written(rig.install(), 0);
+    let bootstrap = written(rig.bootstrap("one"), install.len());
+    for (writes, applied) in [(install, "configmaps"), (bootstrap, "instances")] {
+        assert_eq!(writes.first().map(String::as_str), Some("create 201 leases"), "{writes:?}");
+        let once = |verb: &str| writes.iter().filter(|write| **write == format!("{verb} leases")).count();
+        assert_eq!((once("create 201"), once("delete 200")), (1, 1), "{writes:?}");
+        assert!(writes.iter().any(|write| write.ends_with(applied)), "it wrote nothing in between: {writes:?}");
+    }
+}
+
+/// Somebody has the lock whenever the run claims it, and nobody whenever it looks who.
+#[test]
+fn a_lock_that_changes_hands_under_five_claims_is_given_up_and_said_to_be_held() {
+    let rig = Rig::new();
+    let proxy = Proxy::start(&rig.bed);
+    let there = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "AlreadyExists",
+        "code": 409, "message": "leases.coordination.k8s.io \"dcctl\" already exists" });
+    proxy.add(Rule::on("POST", "/leases").request(Fault::Answer(409, there.to_string())));
+    let refused = rig.bootstrap("one").with_kubeconfig(&proxy.kubeconfig("admin")).run().expect_code(20);
+    let verdict = refused.verdict();
+    let failure = &verdict["data"]["failure"];
+    assert_eq!((&failure["code"], &verdict["data"]["lock"]), (&json!("lock.held"), &json!("never_taken")));
+    assert!(text(&failure["message"]).contains("changed hands under every attempt to claim it"), "{failure}");
+    let about = |method: &str| {
+        proxy.seen().iter().filter(|seen| seen.method == method && seen.path.contains("/leases")).count()
+    };
+    assert_eq!((about("POST"), about("GET")), (5, 5), "{:#?}", proxy.seen());
+    assert_eq!((rig.lease(), rig.writes_of("admin")), (None, Vec::new()));
 }
 
 #[test]

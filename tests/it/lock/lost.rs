@@ -56,6 +56,30 @@ fn a_run_whose_lease_is_deleted_in_mid_step_stops_and_never_makes_it_anew() {
     assert_eq!((&verdict["data"]["holder"], rig.lease()), (&Value::Null, None));
 }
 
+#[test]
+fn what_an_interrupted_tool_still_does_after_the_loss_is_reported() {
+    let rig = Rig::new().declared().stubborn_thing(20.0);
+    let run = rig.bootstrap("one").start();
+    rig.wait_until_in_flight(&run);
+    rig.take_away(BOB);
+    let ended = run.finish().expect_code(22);
+    let (verdict, events) = (ended.verdict(), ended.events());
+    let at = |kind: &str| events.iter().position(|event| event["type"] == kind).unwrap_or_else(|| panic!("no {kind}"));
+    // OpenTofu was asked to stop, finished what was in flight, and that is said with its address and before the end.
+    assert!(at("lock.lost") < at("process.interrupted"), "{}", ended.stdout);
+    assert!(at("process.interrupted") < at("resource.completed"), "{}", ended.stdout);
+    let completed = of_kind(&events, "resource.completed");
+    assert_eq!((completed.len(), &completed[0]["data"]["address"]), (1, &json!("bed_thing.slow")));
+    assert_eq!(of_kind(&events, "process.interrupted").len(), 1);
+    let after = &events[at("process.interrupted")..];
+    let said = of_kind(after, "process.output").len() + of_kind(after, "resource.progressed").len();
+    assert!(said > 0, "what it printed is passed on: {}", ended.stdout);
+    assert_eq!((rig.ledger.created("slow"), &verdict["data"]["lock"]), (1, &json!("lost")));
+    let state = std::fs::read_to_string(rig.state_dir("one").join("infrastructure.tfstate"));
+    assert!(state.is_ok_and(|state| state.contains("\"slow\"")), "its state is written");
+    assert_eq!(rig.writes_since_ours("admin"), Vec::<String>::new());
+}
+
 /// A bootstrap through a proxy that holds back the answer to this write until the test lets it go.
 fn lose_between_steps(rig: &Rig, held: Rule, gate: &Gate) -> Value {
     let proxy = Proxy::start(&rig.bed);

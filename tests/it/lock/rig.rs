@@ -44,13 +44,22 @@ impl Rig {
     }
 
     /// With infrastructure: one thing, `slow`, whose creation takes so many seconds unless it is stopped.
-    pub(crate) fn slow_thing(mut self, seconds: f64) -> Rig {
+    pub(crate) fn slow_thing(self, seconds: f64) -> Rig {
+        self.thing(seconds, "honour")
+    }
+
+    /// The same, whose creation takes so many seconds also when it is stopped.
+    pub(crate) fn stubborn_thing(self, seconds: f64) -> Rig {
+        self.thing(seconds, "ignore")
+    }
+
+    fn thing(mut self, seconds: f64, on_stop: &str) -> Rig {
         let root = self.bed.file("bundle/infra");
         fs::create_dir_all(&root).expect("the test's folder can be written");
         let text = format!(
             "terraform {{\n  required_providers {{\n    bed = {{ source = \"dcctl/bed\" }}\n  }}\n}}\n\
              provider \"bed\" {{ ledger = \"{}\" }}\n\
-             resource \"bed_thing\" \"slow\" {{\n  name = \"slow\"\n  seconds = {seconds}\n  on_stop = \"honour\"\n}}\n",
+             resource \"bed_thing\" \"slow\" {{\n  name = \"slow\"\n  seconds = {seconds}\n  on_stop = \"{on_stop}\"\n}}\n",
             self.ledger.path().display()
         );
         fs::write(root.join("main.tf"), text).expect("the test's folder can be written");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::bed::dcctl::Running;
 use crate::bed::{Dcctl, Fault, Proxy, Rule, wait};
-use crate::lock::rig::{LEASE, Rig, of_kind, soak, text};
+use crate::lock::rig::{LEASE, Rig, of_kind, text};
 
 const ALICE: &str = "alice@build-01/48213/9f3c1a20b7e4d5c6";
 const LONG_AGO: &str = "2020-01-01T00:00:00.000000Z";
@@ -98,7 +98,7 @@ fn one_signal_ends_the_waiting_at_once_and_leaves_nothing_behind() {
         let events = ended.events();
         let at =
             |kind: &str| of_kind(&events, kind).last().expect("it is told")["elapsed_ms"].as_u64().expect("a time");
-        // It takes a few milliseconds; the machine that this runs on may be busy.
+        // It takes a few milliseconds, which `benches/run` holds against its budget; this machine may be busy.
         let took = at("step.finished") - at("stop.requested");
         assert!(took < 2_000, "{took} ms");
         let verdict = ended.verdict();
@@ -141,7 +141,7 @@ fn waiting_survives_lost_connections_and_a_version_that_is_too_old() {
 
 #[test]
 fn of_many_waiters_all_get_their_turn_one_after_the_other() {
-    let many = if soak() { 20 } else { 5 };
+    let many = 20;
     let rig = Rig::new();
     rig.other_holds(ALICE, &now());
     let names: Vec<String> = (1..=many).map(|number| format!("w{number}")).collect();

@@ -42,15 +42,22 @@ pub(super) fn expected(request: Request, mishap: Mishap) -> Expected {
     match request {
         Request::Claim | Request::BusyRead | Request::Take | Request::NamespaceCreate => claim(request, answer),
         Request::SettlingRead => settling(answer),
-        Request::LateRead | Request::LateDelete => late(request, answer),
+        Request::LateRead | Request::LateDelete | Request::LateEmpty => late(request, answer),
         Request::FirstRead | Request::FirstWrite => first_renewal(answer),
         Request::LaterRead | Request::LaterWrite => works(
             "whatever one renewal meets, the next one follows in time; only a minute without any costs the lock, and a \
              403 may be a mistake that is mended in that minute",
         ),
-        Request::Release | Request::ReleaseRead | Request::ReleaseEmpty => release(request, answer),
-        Request::PersonLooks | Request::PersonWatches | Request::PersonTakes => before_the_take(request, answer),
-        Request::PersonReleases => person_releases(answer),
+        Request::Release | Request::ReleaseRead | Request::ReleaseEmpty | Request::ReleaseEmptyRead => {
+            release(request, answer)
+        }
+        Request::PersonLooks | Request::PersonConfirms | Request::PersonWatches | Request::PersonTakes => {
+            before_the_take(request, answer)
+        }
+        Request::PersonSettles => person_settles(answer),
+        Request::PersonReleases | Request::PersonReleaseRead | Request::PersonEmpties => {
+            person_releases(request, answer)
+        }
     }
 }
 
@@ -92,6 +99,12 @@ fn late(request: Request, answer: Answer) -> Expected {
             ends(5, "released", Lease::Gone, "it is looked for again, found, and given back")
         }
         (Request::LateRead, _) => ends(5, "unknown", Lease::Ours, unknown),
+        (Request::LateEmpty, Answer::None(_) | Answer::Conflict) => {
+            ends(5, "released", Lease::Emptied, "it is read what came of it, and emptied again where nothing did")
+        }
+        (Request::LateEmpty, Answer::Unauthorized | Answer::Forbidden) => {
+            ends(5, "left", Lease::Ours, "it may be neither deleted nor emptied, and that is said")
+        }
         (_, Answer::None(Done::Yes)) => {
             ends(5, "never_taken", Lease::Gone, "the look after the delete finds nothing of this run")
         }
@@ -117,7 +130,7 @@ fn first_renewal(answer: Answer) -> Expected {
 
 fn release(request: Request, answer: Answer) -> Expected {
     let free = match request {
-        Request::ReleaseEmpty => Lease::Emptied,
+        Request::ReleaseEmpty | Request::ReleaseEmptyRead => Lease::Emptied,
         _ => Lease::Gone,
     };
     match (request, answer) {
@@ -126,6 +139,9 @@ fn release(request: Request, answer: Answer) -> Expected {
         }
         (Request::ReleaseRead, _) => {
             ends(12, "unknown", Lease::Gone, "the delete got no answer, and what came of it may not be read")
+        }
+        (Request::ReleaseEmptyRead, _) => {
+            ends(12, "unknown", free, "the put got no answer, and what came of it may not be read")
         }
         (_, Answer::Conflict) => ends(0, "released", free, "somebody wrote to it; it is still ours, so once more"),
         (Request::Release, Answer::Forbidden) => {
@@ -150,12 +166,31 @@ fn before_the_take(request: Request, answer: Answer) -> Expected {
     }
 }
 
-fn person_releases(answer: Answer) -> Expected {
+/// The take came through, and its answer did not.
+fn person_settles(answer: Answer) -> Expected {
     match answer {
-        Answer::None(_) | Answer::Conflict => {
-            works("it is read what came of it, and given back again where nothing did")
+        Answer::None(_) => works("it is read again until there is an answer, and that says that it is ours"),
+        Answer::Unauthorized | Answer::Forbidden | Answer::Conflict => {
+            ends(12, "unknown", Lease::Ours, "the take got no answer, and what came of it may not be read")
         }
-        Answer::Forbidden => ends(0, "released", Lease::Emptied, "who may not delete empties it, which is free too"),
-        Answer::Unauthorized => ends(12, "left", Lease::Ours, "it was taken and cannot be given back, which is said"),
+    }
+}
+
+fn person_releases(request: Request, answer: Answer) -> Expected {
+    let free = if request == Request::PersonEmpties { Lease::Emptied } else { Lease::Gone };
+    match (request, answer) {
+        (_, Answer::None(_)) => {
+            ends(0, "released", free, "it is read what came of it, and given back again where nothing did")
+        }
+        (Request::PersonReleaseRead, _) => {
+            ends(12, "unsettled", free, "the delete got no answer, and what came of it may not be read")
+        }
+        (_, Answer::Conflict) => ends(0, "released", free, "somebody wrote to it; it is still ours, so once more"),
+        (Request::PersonReleases, Answer::Forbidden) => {
+            ends(0, "released", Lease::Emptied, "who may not delete empties it, which is free too")
+        }
+        (_, Answer::Unauthorized | Answer::Forbidden) => {
+            ends(12, "left", Lease::Ours, "it was taken and cannot be given back, which is said")
+        }
     }
 }

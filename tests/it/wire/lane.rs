@@ -50,6 +50,21 @@ impl<'a> Lane<'a> {
         Lane { bed, proxy: Proxy::start(bed), namespace: "dc-k8s-system".to_owned() }
     }
 
+    /// Has the lock's namespace deleted, and an object in it keep it from going. Answers where that object is.
+    pub(super) fn namespace_that_is_kept(&self) -> String {
+        let maps = format!("/api/v1/namespaces/{}/configmaps", self.namespace);
+        let keeps = json!({ "metadata": { "name": "keeps", "finalizers": ["example.com/keep"] } });
+        self.bed.api().create(&maps, &keeps).expect("the bed may do everything");
+        self.bed.api().delete(&format!("/api/v1/namespaces/{}", self.namespace)).expect("the bed may do everything");
+        format!("{maps}/keeps")
+    }
+
+    /// Lets that object go.
+    pub(super) fn let_go_of(&self, object: &str) {
+        let free = json!({ "metadata": { "finalizers": null } });
+        self.bed.api().merge(object, &free).expect("the bed may do everything");
+    }
+
     /// The path of its Leases for the API server itself.
     fn leases(&self) -> String {
         format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace)

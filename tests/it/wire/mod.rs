@@ -10,6 +10,7 @@ mod credentials;
 mod ends;
 mod expected;
 mod hands;
+mod home;
 mod lane;
 mod mishap;
 mod request;

@@ -25,6 +25,8 @@ pub(super) enum Request {
     LateRead,
     /// The DELETE of such a claim.
     LateDelete,
+    /// The PUT of an empty holder, after that DELETE was forbidden.
+    LateEmpty,
     /// The GET of the renewal that comes before anything is begun.
     FirstRead,
     /// Its PUT.
@@ -39,14 +41,24 @@ pub(super) enum Request {
     ReleaseRead,
     /// The PUT of an empty holder, after the DELETE was forbidden.
     ReleaseEmpty,
+    /// The GET after that had no answer.
+    ReleaseEmptyRead,
     /// The GET whose answer a person is shown.
     PersonLooks,
+    /// The GET that confirms what they were shown, once they typed it.
+    PersonConfirms,
     /// A GET within the window.
     PersonWatches,
     /// The PUT that takes the lock.
     PersonTakes,
+    /// The GET after that had no answer.
+    PersonSettles,
     /// The DELETE that gives it back at once.
     PersonReleases,
+    /// The GET after that had no answer.
+    PersonReleaseRead,
+    /// The PUT of an empty holder, after that DELETE was forbidden.
+    PersonEmpties,
 }
 
 /// How a row ended.
@@ -62,7 +74,7 @@ pub(super) struct Ended {
 
 impl Request {
     /// All of them. The match in [`Request::rule`] is what the compiler checks.
-    pub(super) const ALL: [Request; 18] = [
+    pub(super) const ALL: [Request; 24] = [
         Request::Claim,
         Request::BusyRead,
         Request::Take,
@@ -70,6 +82,7 @@ impl Request {
         Request::SettlingRead,
         Request::LateRead,
         Request::LateDelete,
+        Request::LateEmpty,
         Request::FirstRead,
         Request::FirstWrite,
         Request::LaterRead,
@@ -77,10 +90,15 @@ impl Request {
         Request::Release,
         Request::ReleaseRead,
         Request::ReleaseEmpty,
+        Request::ReleaseEmptyRead,
         Request::PersonLooks,
+        Request::PersonConfirms,
         Request::PersonWatches,
         Request::PersonTakes,
+        Request::PersonSettles,
         Request::PersonReleases,
+        Request::PersonReleaseRead,
+        Request::PersonEmpties,
     ];
 
     /// Whether the lock's namespace is there before.
@@ -97,70 +115,117 @@ impl Request {
             Request::NamespaceCreate => Rule::on("POST", "/api/v1/namespaces").nth(1),
             // The first one comes after the time-out of the claim that is held up.
             Request::LateRead => on("GET").nth(2),
-            Request::FirstRead | Request::LaterRead | Request::PersonLooks | Request::PersonWatches => on("GET").nth(1),
+            Request::FirstRead
+            | Request::LaterRead
+            | Request::PersonLooks
+            | Request::PersonConfirms
+            | Request::PersonWatches => on("GET").nth(1),
             Request::Take | Request::FirstWrite | Request::LaterWrite | Request::PersonTakes => on("PUT").nth(1),
             Request::LateDelete | Request::Release | Request::PersonReleases => on("DELETE").nth(1),
-            Request::ReleaseRead => on("GET").after("DELETE", "/leases").nth(1),
-            Request::ReleaseEmpty => on("PUT").after("DELETE", "/leases").nth(1),
+            Request::PersonSettles => on("GET").after("PUT", "/leases").nth(1),
+            Request::ReleaseRead | Request::ReleaseEmptyRead | Request::PersonReleaseRead => {
+                on("GET").after("DELETE", "/leases").nth(1)
+            }
+            Request::ReleaseEmpty | Request::LateEmpty | Request::PersonEmpties => {
+                on("PUT").after("DELETE", "/leases").nth(1)
+            }
+        }
+    }
+
+    /// What else has to go wrong for it to be made at all.
+    fn brought_about_by(self) -> Vec<Rule> {
+        let delete = || Rule::on("DELETE", "/leases/dcctl");
+        let no = || Fault::Answer(403, status(403, "Forbidden", FORBIDDEN));
+        match self {
+            Request::SettlingRead => vec![creates().nth(1).reply(Fault::Drop)],
+            Request::ReleaseRead | Request::PersonReleaseRead => vec![delete().nth(1).reply(Fault::Drop)],
+            Request::ReleaseEmpty | Request::LateEmpty | Request::PersonEmpties => vec![delete().request(no())],
+            Request::ReleaseEmptyRead => {
+                let empties = Rule::on("PUT", "/leases/dcctl").after("DELETE", "/leases").nth(1);
+                vec![empties.reply(Fault::Drop), delete().request(no())]
+            }
+            Request::PersonSettles => vec![Rule::on("PUT", "/leases/dcctl").nth(1).reply(Fault::Drop)],
+            Request::Claim
+            | Request::BusyRead
+            | Request::Take
+            | Request::NamespaceCreate
+            | Request::LateRead
+            | Request::LateDelete
+            | Request::FirstRead
+            | Request::FirstWrite
+            | Request::LaterRead
+            | Request::LaterWrite
+            | Request::Release
+            | Request::PersonLooks
+            | Request::PersonConfirms
+            | Request::PersonWatches
+            | Request::PersonTakes
+            | Request::PersonReleases => Vec::new(),
         }
     }
 
     /// Brings it about on this lane, lets it meet the mishap, and waits for the end of the row.
     pub(super) fn meets(self, mishap: Mishap, lane: &Lane<'_>) -> Ended {
         let rule = mishap.happens_to(self.rule(), &format!("{}/elsewhere", lane.proxy.address()));
+        let rules: Vec<Rule> = std::iter::once(rule).chain(self.brought_about_by()).collect();
         match self {
-            Request::Claim | Request::NamespaceCreate | Request::FirstRead | Request::FirstWrite | Request::Release => {
-                lane.proxy.add(rule);
+            Request::Claim
+            | Request::NamespaceCreate
+            | Request::SettlingRead
+            | Request::FirstRead
+            | Request::FirstWrite
+            | Request::Release
+            | Request::ReleaseRead
+            | Request::ReleaseEmpty
+            | Request::ReleaseEmptyRead => {
+                add(lane, rules);
                 ended(lane.exec("true").run(), None)
             }
             Request::BusyRead | Request::Take => {
                 let before = lane.write("");
-                lane.proxy.add(rule);
+                add(lane, rules);
                 ended(lane.exec("true").run(), Some(before))
             }
-            Request::SettlingRead => {
-                lane.proxy.add(rule);
-                lane.proxy.add(creates().nth(1).reply(Fault::Drop));
-                ended(lane.exec("true").run(), None)
-            }
-            Request::ReleaseRead => {
-                lane.proxy.add(rule);
-                lane.proxy.add(Rule::on("DELETE", "/leases/dcctl").nth(1).reply(Fault::Drop));
-                ended(lane.exec("true").run(), None)
-            }
-            Request::ReleaseEmpty => {
-                lane.proxy.add(rule);
-                let no = Fault::Answer(403, status(403, "Forbidden", FORBIDDEN));
-                lane.proxy.add(Rule::on("DELETE", "/leases/dcctl").request(no));
-                ended(lane.exec("true").run(), None)
-            }
-            Request::LateRead | Request::LateDelete => late(lane, rule),
-            Request::LaterRead | Request::LaterWrite => later(lane, rule),
-            Request::PersonLooks | Request::PersonWatches | Request::PersonTakes | Request::PersonReleases => {
-                self.person(mishap, lane, rule)
-            }
+            Request::LateRead | Request::LateDelete | Request::LateEmpty => late(lane, rules),
+            Request::LaterRead | Request::LaterWrite => later(lane, rules),
+            Request::PersonLooks
+            | Request::PersonConfirms
+            | Request::PersonWatches
+            | Request::PersonTakes
+            | Request::PersonSettles
+            | Request::PersonReleases
+            | Request::PersonReleaseRead
+            | Request::PersonEmpties => self.person(mishap, lane, rules),
         }
     }
 
     /// A person reclaims what Alice left behind.
-    fn person(self, mishap: Mishap, lane: &Lane<'_>, rule: Rule) -> Ended {
+    fn person(self, mishap: Mishap, lane: &Lane<'_>, rules: Vec<Rule>) -> Ended {
         let before = lane.write(ALICE);
         let expected = crate::wire::expected::expected(self, mishap).exit;
-        if self == Request::PersonLooks {
-            lane.proxy.add(rule.clone());
-        }
+        let mut rules = Some(rules);
+        let mut now = |request: bool| add(lane, rules.take_if(|_| request).unwrap_or_default());
+        now(self == Request::PersonLooks);
         let seat = lane.reclaim();
-        if !(self == Request::PersonLooks && expected != 0) {
+        if self != Request::PersonLooks || expected == 0 {
             seat.wait_for("Type the holder identity above");
+            now(self == Request::PersonConfirms);
             seat.type_line(ALICE);
-            seat.wait_for("no renewal so far; ");
-            if self != Request::PersonLooks {
-                lane.proxy.add(rule);
+            if self != Request::PersonConfirms || expected == 0 {
+                seat.wait_for("no renewal so far; ");
+                now(true);
+                lane.suspend(66);
             }
-            lane.suspend(66);
         }
         let said = seat.expect_code(expected);
         Ended { exit: Some(expected), verdict: None, said, before: Some(before) }
+    }
+}
+
+/// From now on these rules hold, the first one first.
+fn add(lane: &Lane<'_>, rules: Vec<Rule>) {
+    for rule in rules {
+        lane.proxy.add(rule);
     }
 }
 
@@ -173,9 +238,9 @@ fn ended(finished: Finished, before: Option<Value>) -> Ended {
 }
 
 /// A claim is on its way for long; meanwhile the run is told that it may not claim at all, and only then it lands.
-fn late(lane: &Lane<'_>, rule: Rule) -> Ended {
+fn late(lane: &Lane<'_>, rules: Vec<Rule>) -> Ended {
     let gate = Gate::new();
-    lane.proxy.add(rule);
+    add(lane, rules);
     lane.proxy.add(creates().nth(1).request(Fault::Hold(gate.clone())));
     lane.proxy.add(creates().request(Fault::Answer(403, status(403, "Forbidden", FORBIDDEN))));
     let run = lane.exec("true").start();
@@ -188,13 +253,13 @@ fn late(lane: &Lane<'_>, rule: Rule) -> Ended {
 }
 
 /// The command is at work, and has been written into the Lease; then a renewal suffers, and another one follows.
-fn later(lane: &Lane<'_>, rule: Rule) -> Ended {
+fn later(lane: &Lane<'_>, rules: Vec<Rule>) -> Ended {
     let gate = lane.gate("go");
     let run = lane.exec("read status < @/go && exit $status").start();
     wait::fact("the command to be noted", || {
         lane.lease().filter(|lease| lease["metadata"]["annotations"].get("dcctl.devicechain.io/children").is_some())
     });
-    lane.proxy.add(rule);
+    add(lane, rules);
     wait::fact("a renewal to suffer", || (lane.suffered() > 0).then_some(()));
     renewed_after_the_last_failure(lane, &run);
     gate.open(0);

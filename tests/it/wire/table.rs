@@ -65,10 +65,19 @@ fn the_verdict_says(lane: &Lane<'_>, ended: &Ended, wanted: Expected) {
     let Some(verdict) = &ended.verdict else {
         let said = match wanted.lock {
             "released" => "the cluster lock is now free",
-            "not taken" => "",
-            _ => "the lock was taken, and could not be given back",
+            "not taken" => "the lock was not taken, and nothing was changed: ",
+            "unknown" => "it cannot be told whether the lock was taken: the Lease may bear ",
+            "unsettled" => "the lock was taken, and it cannot be told whether it was given back: the Lease may bear ",
+            "left" => "the lock was taken, and could not be given back: ",
+            other => panic!("{other} is nothing that a person is told"),
         };
-        return assert!(ended.said.contains(said), "{}", ended.said);
+        assert!(ended.said.contains(said), "{}: {}", wanted.why, ended.said);
+        // Nothing else is said of it, and whoever may be in the Lease is named.
+        let all = ["is now free", "the lock was not taken", "whether the lock was taken:", "the lock was taken, and"];
+        let told = all.iter().filter(|part| ended.said.contains(**part)).count();
+        assert_eq!(told, 1, "{}", ended.said);
+        let named = lane.holder().filter(|_| wanted.lock == "unknown").unwrap_or_default();
+        return assert!(ended.said.contains(&named), "{named}: {}", ended.said);
     };
     assert_eq!(verdict["data"]["lock"], wanted.lock, "{}: {verdict}", wanted.why);
     // Whoever may be in the Lease is named, and nobody else.

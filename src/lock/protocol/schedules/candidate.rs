@@ -1,5 +1,6 @@
 //! One run in a schedule: the real machine, and what its run does with it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -32,6 +33,8 @@ pub(super) enum Mistake {
     ClaimByExpiry,
     /// The reclaiming person takes the Lease as it is then, and not as it was watched.
     TakeWithoutRecheck,
+    /// A step begins whatever is said to the question before it.
+    BeginsUnasked,
 }
 
 /// How a machine's clocks differ from the world's.
@@ -83,7 +86,8 @@ impl Mistake {
             | Mistake::FenceIsAFlag
             | Mistake::RecreateOnMissing
             | Mistake::ClaimByExpiry
-            | Mistake::TakeWithoutRecheck => Timing::STANDARD,
+            | Mistake::TakeWithoutRecheck
+            | Mistake::BeginsUnasked => Timing::STANDARD,
         }
     }
 }
@@ -103,6 +107,14 @@ pub(super) enum Stage {
     Dead,
 }
 
+/// A claim that reached the API server otherwise than once and in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stray {
+    pub(super) request: u64,
+    /// So long after it was sent that the sender's last look may have been before.
+    pub(super) late: bool,
+}
+
 /// One run.
 #[derive(Debug)]
 pub(super) struct Candidate {
@@ -116,8 +128,10 @@ pub(super) struct Candidate {
     pub(super) asked: Option<Ask>,
     pub(super) suspended_until: Duration,
     pub(super) cut_off: bool,
-    /// A claim of it was doubled, or delayed beyond the look: then a leftover may go unsaid.
-    pub(super) unlucky: bool,
+    /// The claim that was stored last, if none of its answers or looks has shown it that: then it may go unsaid.
+    pub(super) unseen: Option<Stray>,
+    /// The claims that got an answer, whatever it was.
+    pub(super) answered: BTreeSet<u64>,
     pub(super) claims_left: u32,
     timing: Timing,
     clocks: Clocks,
@@ -141,7 +155,8 @@ impl Candidate {
             asked: None,
             suspended_until: Duration::ZERO,
             cut_off: false,
-            unlucky: false,
+            unseen: None,
+            answered: BTreeSet::new(),
             claims_left: 2,
             timing,
             clocks,
@@ -172,6 +187,26 @@ impl Candidate {
         }
     }
 
+    /// Whether a step of it may begin.
+    pub(super) fn may_begin(&self, world: Duration) -> bool {
+        let firm = |fence: Fence| fence.standing(self.timing, self.now(world).boot) == Standing::Firm;
+        self.may_act(world) && self.fence.is_some_and(firm)
+    }
+
+    /// Whether what the machine says of its fence, which is what the program acts by, is what was told of it.
+    pub(super) fn fences_agree(&self) -> bool {
+        let (own, told) = (self.life.fence().map(|fence| fence.renewed_at), self.fence.map(|fence| fence.renewed_at));
+        // A release waits for a request that is under way, and until then the lock is still held.
+        let gives_up = matches!(self.stage, Stage::Releasing | Stage::Dead) && told.is_none();
+        self.mistake != Mistake::None || own == told || gives_up
+    }
+
+    /// Whether it cannot know of the claim that it left behind: one that came after its last look, or a copy of one
+    /// that it got an answer to, so that there was nothing to look for.
+    pub(super) fn is_unlucky(&self) -> bool {
+        self.unseen.is_some_and(|stray| stray.late || self.answered.contains(&stray.request))
+    }
+
     /// It claimed, or renewed, by a request that was sent then.
     pub(super) fn has_until(&mut self, sent: Instant, world: Duration) {
         let from = if self.mistake == Mistake::DeadlineFromReply { self.now(world).boot } else { sent };
@@ -197,7 +232,8 @@ impl Candidate {
             | Mistake::NoSecondLook
             | Mistake::RecreateOnMissing
             | Mistake::ClaimByExpiry
-            | Mistake::TakeWithoutRecheck => false,
+            | Mistake::TakeWithoutRecheck
+            | Mistake::BeginsUnasked => false,
         }
     }
 
@@ -215,6 +251,9 @@ impl Candidate {
             | Answer::Replaced(Ok(Replaced::Stored(record))) => Some(record),
             _ => None,
         };
+        if seen.is_some_and(|record| record.holder().is_some_and(|holder| self.is(holder))) {
+            self.unseen = None;
+        }
         if let Some(record) = seen
             && self.last.as_ref().is_none_or(|(last, _)| last != record)
         {

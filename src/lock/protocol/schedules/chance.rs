@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::lock::protocol::Ask;
-use crate::lock::protocol::schedules::fortune::{Act, Fortune, Way};
+use crate::lock::protocol::schedules::fortune::{Act, Farewell, Fortune, Way};
 
 /// A small generator of pseudo-random numbers. The same seed gives the same schedule.
 #[derive(Debug, Clone)]
@@ -81,8 +81,14 @@ impl Fortune for Chance {
         self.dice.millis(0, 500)
     }
 
-    fn breaks_off(&mut self) -> Option<Duration> {
-        self.dice.one_in(6).then(|| self.dice.millis(0, 90_000))
+    fn breaks_off(&mut self) -> Option<(Duration, Farewell)> {
+        let farewell = match self.dice.number(12) {
+            0 | 1 => Farewell::Interrupts,
+            2 => Farewell::Dies,
+            3 => Farewell::Sleeps(self.dice.millis(1_000, 150_000)),
+            _ => return None,
+        };
+        Some((self.dice.millis(0, 90_000), farewell))
     }
 
     fn work(&mut self) -> Vec<(Duration, Act)> {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::lock::protocol::Ask;
-use crate::lock::protocol::schedules::fortune::{Act, Fortune, Way};
+use crate::lock::protocol::schedules::fortune::{Act, Farewell, Fortune, Way};
 
 /// What may go otherwise than it should.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,9 +20,9 @@ pub(super) enum Deviation {
     Copy,
     /// The API server is away.
     Outage,
-    /// A run dies, or is cut off for good.
+    /// A run dies, or is cut off for good; or the process of the person dies.
     End,
-    /// A run stands still.
+    /// A run stands still, or the process of the person.
     Sleep,
     /// A person reclaims.
     Reclaim,
@@ -190,10 +190,20 @@ impl Fortune for Choices {
         SOON
     }
 
-    fn breaks_off(&mut self) -> Option<Duration> {
+    fn breaks_off(&mut self) -> Option<(Duration, Farewell)> {
         // While the Lease is watched; right when it is taken; while it is given back.
-        let moments = [30_000, 65_050, 65_090].map(|at| (Deviation::BreakOff, Some(millis(at))));
-        self.among(None, moments.to_vec())
+        let [watched, taken, given_back] = [30_000, 65_050, 65_090].map(millis);
+        let sleeps = Farewell::Sleeps(millis(70_000));
+        let fates = vec![
+            (Deviation::BreakOff, Some((watched, Farewell::Interrupts))),
+            (Deviation::BreakOff, Some((taken, Farewell::Interrupts))),
+            (Deviation::BreakOff, Some((given_back, Farewell::Interrupts))),
+            (Deviation::End, Some((taken, Farewell::Dies))),
+            (Deviation::End, Some((given_back, Farewell::Dies))),
+            (Deviation::Sleep, Some((taken, sleeps))),
+            (Deviation::Sleep, Some((given_back, sleeps))),
+        ];
+        self.among(None, fates)
     }
 
     fn work(&mut self) -> Vec<(Duration, Act)> {

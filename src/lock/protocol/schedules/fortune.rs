@@ -17,6 +17,15 @@ pub(super) enum Act {
     Die,
 }
 
+/// What befalls the person who reclaims, or their process.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Farewell {
+    /// They break it off.
+    Interrupts,
+    Dies,
+    Sleeps(Duration),
+}
+
 /// The way of one request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Way {
@@ -36,8 +45,8 @@ pub(super) trait Fortune {
     fn looks(&mut self) -> Option<Duration>;
     /// How long the person reads and types.
     fn types(&mut self) -> Duration;
-    /// After how long, from there on, the person breaks it off. None: never.
-    fn breaks_off(&mut self) -> Option<Duration>;
+    /// What befalls the person after the holder was shown, and after how long. None: nothing.
+    fn breaks_off(&mut self) -> Option<(Duration, Farewell)>;
     /// What a run does that has the lock, and after how long. The last is a release.
     fn work(&mut self) -> Vec<(Duration, Act)>;
     /// How long a run that did not get the lock waits before it goes on.

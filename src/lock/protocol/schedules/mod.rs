@@ -10,6 +10,7 @@
 mod candidate;
 mod chance;
 mod choices;
+mod event;
 mod fortune;
 mod person;
 mod search;

@@ -26,6 +26,7 @@ pub(super) struct Person {
     pub(super) asked: Option<Ask>,
     /// How the last one ended.
     pub(super) ended: Option<End>,
+    asleep_until: Duration,
     mistake: Mistake,
     clocks: Clocks,
     first_seen: Option<Record>,
@@ -40,6 +41,7 @@ impl Person {
             waits_for: None,
             asked: None,
             ended: None,
+            asleep_until: Duration::ZERO,
             mistake,
             clocks,
             first_seen: None,
@@ -78,6 +80,30 @@ impl Person {
         (self.reclaim, self.ended) = (None, Some(end));
     }
 
+    /// The process of this reclaim is killed. Somebody else may come.
+    pub(super) fn dies(&mut self, number: u64) {
+        if self.number == number {
+            (self.reclaim, self.waits_for, self.asleep_until) = (None, None, Duration::ZERO);
+        }
+    }
+
+    /// The machine of this reclaim sleeps until then.
+    pub(super) fn sleeps(&mut self, number: u64, until: Duration) {
+        if self.number == number && self.reclaim.is_some() {
+            self.asleep_until = until;
+        }
+    }
+
+    /// Until when it sleeps, if it does.
+    pub(super) fn sleeps_until(&self, world: Duration) -> Option<Duration> {
+        Some(self.asleep_until).filter(|until| *until > world)
+    }
+
+    /// Whether a reclaim goes on.
+    pub(super) fn is_at_it(&self) -> bool {
+        self.reclaim.is_some()
+    }
+
     /// With the mistake, everything that is read looks as it did at first.
     fn misreads(&mut self, input: Input) -> Input {
         let (Mistake::TakeWithoutRecheck, Input::Answer(Answer::Read(Ok(Some(record))))) = (self.mistake, &input)
@@ -110,9 +136,9 @@ impl Person {
         }
     }
 
-    /// Whether the answer means that the lock is the person's now.
-    pub(super) fn has_taken(&self, answer: &Answer) -> bool {
-        matches!(answer, Answer::Replaced(Ok(Replaced::Stored(record))) if self.id.is(record.holder().unwrap_or_default()))
+    /// Whether the answer means that the lock is a person's now.
+    pub(super) fn has_taken(answer: &Answer) -> bool {
+        matches!(answer, Answer::Replaced(Ok(Replaced::Stored(record))) if record.holder().is_some())
     }
 
     /// Whether the answer means that a Lease is gone.
@@ -140,6 +166,7 @@ impl Person {
     }
 }
 
-fn name(number: u64) -> HolderId {
+/// The identity of the reclaim of this number.
+pub(super) fn name(number: u64) -> HolderId {
     HolderId::new("bob", "laptop", 1, 0xb000 + number)
 }

@@ -9,10 +9,11 @@ use crate::failure::{Code, Failure};
 use crate::lock::change::Change;
 use crate::lock::protocol::life::{Effect, Input};
 use crate::lock::protocol::reclaim;
-use crate::lock::protocol::schedules::candidate::{Candidate, Clocks, Mistake, Stage};
+use crate::lock::protocol::schedules::candidate::{Candidate, Clocks, Mistake, Stage, Stray};
 use crate::lock::protocol::schedules::chance::{Chance, Dice};
-use crate::lock::protocol::schedules::fortune::{Act, Fortune};
-use crate::lock::protocol::schedules::person::Person;
+use crate::lock::protocol::schedules::event::{Event, Party, is_for_the_person, sleeper};
+use crate::lock::protocol::schedules::fortune::{Act, Farewell, Fortune};
+use crate::lock::protocol::schedules::person::{self, Person};
 use crate::lock::protocol::{Answer, Ask, ClaimError, Lost};
 use crate::lock::store::{Created, Deleted, Replaced, Trouble};
 use crate::lock::timing::Timing;
@@ -27,11 +28,17 @@ pub(super) enum Violation {
     TwoMayAct(Duration, String, String),
     /// A run may act while the Lease names another, or nobody.
     ActsUnnamed(Duration, String),
+    /// A step was let begin without the right to.
+    BeginsWithoutRight(Duration, String),
+    /// The fence that the program acts by is not the one that it told.
+    FencesDiffer(Duration, String),
     TakenFromTheLiving(Duration, String),
     ForeignReplace(Duration, String),
     ForeignDelete(Duration, String),
     CreatedByReplace,
     LeftBehind(String),
+    /// It was neither killed, nor has it come to an end.
+    NeverEnded(String),
 }
 
 /// How much happened.
@@ -58,44 +65,6 @@ impl Seen {
         self.late += other.late;
         self.doubled += other.doubled;
     }
-}
-
-/// Who asks the API server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Party {
-    Run(usize),
-    /// In a reclaim of this number.
-    Person(u64),
-}
-
-#[derive(Debug, Clone)]
-enum Event {
-    /// The run does something.
-    Run(usize, Act),
-    /// The machine is due, or was when this was planned.
-    Tick(Party),
-    Arrives {
-        from: Party,
-        request: u64,
-        ask: Ask,
-        body: Option<Value>,
-        reply: Option<Duration>,
-    },
-    Replied {
-        to: Party,
-        request: u64,
-        answer: Answer,
-    },
-    TimedOut {
-        to: Party,
-        request: u64,
-    },
-    /// The person begins to look at the lock.
-    Looks,
-    /// The person types what is shown, in the reclaim of this number.
-    Types(u64, String),
-    /// The person breaks the reclaim of this number off.
-    BreaksOff(u64),
 }
 
 /// How a schedule begins.
@@ -207,9 +176,10 @@ impl<F: Fortune> World<F> {
                 return Err(violation);
             }
         }
-        match self.left_behind() {
-            Some(name) => Err(Violation::LeftBehind(name)),
-            None => Ok(()),
+        match (self.left_behind(), self.never_ended()) {
+            (Some(name), _) => Err(Violation::LeftBehind(name)),
+            (None, Some(name)) => Err(Violation::NeverEnded(name)),
+            (None, None) => Ok(()),
         }
     }
 
@@ -219,13 +189,20 @@ impl<F: Fortune> World<F> {
         {
             return;
         }
+        if let Some(until) = self.person.sleeps_until(self.now)
+            && is_for_the_person(&event)
+        {
+            self.plan(until, event);
+            return;
+        }
         match event {
             Event::Run(run, act) => self.act(run, act),
             Event::Tick(Party::Run(run)) => self.advance(run, Input::Tick),
             Event::Tick(Party::Person(number)) => self.person(number, reclaim::Input::Tick),
-            Event::Arrives { from, request, ask, body, reply } => {
+            Event::Arrives { from, request, ask, body, reply, stray } => {
                 if self.away_until <= self.now {
                     let answer = self.served(from, &ask, body.as_ref());
+                    self.has_stored(from, &answer, stray);
                     self.person_notices(from, &answer);
                     if let Some(delay) = reply {
                         self.plan_in(delay, Event::Replied { to: from, request, answer });
@@ -245,7 +222,9 @@ impl<F: Fortune> World<F> {
                 self.person_does(effects);
             }
             Event::Types(number, line) => self.person(number, reclaim::Input::Typed(line)),
-            Event::BreaksOff(number) => self.person(number, reclaim::Input::Interrupted),
+            Event::Befalls(number, Farewell::Interrupts) => self.person(number, reclaim::Input::Interrupted),
+            Event::Befalls(number, Farewell::Dies) => self.person.dies(number),
+            Event::Befalls(number, Farewell::Sleeps(asleep)) => self.person.sleeps(number, self.now + asleep),
         }
     }
 
@@ -305,6 +284,9 @@ impl<F: Fortune> World<F> {
         match to {
             Party::Run(run) => {
                 self.runs[run].waits_for = None;
+                if answer.silence().is_none() {
+                    self.runs[run].answered.insert(request);
+                }
                 let answer = self.runs[run].believes(answer, self.now);
                 self.advance(run, Input::Answer(answer));
             }
@@ -335,8 +317,8 @@ impl<F: Fortune> World<F> {
                     }
                 }
                 Effect::Tell(Change::Lost(lost)) => self.lost(run, &lost),
-                Effect::Checked(..)
-                | Effect::Tell(Change::RenewalFailed { .. } | Change::Waiting { .. } | Change::Releasing { .. }) => {}
+                Effect::Checked(_, answer) => self.checked(run, answer.is_ok()),
+                Effect::Tell(Change::RenewalFailed { .. } | Change::Waiting { .. } | Change::Releasing { .. }) => {}
                 Effect::Released(released) => {
                     self.seen.released += 1;
                     self.runs[run].stage = Stage::Over(released);
@@ -345,6 +327,17 @@ impl<F: Fortune> World<F> {
         }
         if let Some(due) = self.runs[run].due() {
             self.plan(due.max(self.now), Event::Tick(Party::Run(run)));
+        }
+    }
+
+    /// A step begins, if it may.
+    fn checked(&mut self, run: usize, yes: bool) {
+        // Who gives the lock back begins nothing more, whatever is said to what it asked before.
+        let works = self.runs[run].stage == Stage::Working;
+        let begins = works && (yes || self.runs[run].mistake == Mistake::BeginsUnasked);
+        let holds = self.cell.holder().is_some_and(|holder| self.runs[run].is(holder));
+        if begins && !(holds && self.runs[run].may_begin(self.now)) {
+            self.violate(Violation::BeginsWithoutRight(self.now, self.runs[run].id.to_string()));
         }
     }
 
@@ -387,7 +380,7 @@ impl<F: Fortune> World<F> {
         let late = way.arrivals.iter().any(|(there, _)| *there >= Timing::STANDARD.look_again_after());
         self.seen.doubled += u64::from(doubled);
         self.seen.late += u64::from(late);
-        let mut body = None;
+        let (mut body, mut claims) = (None, false);
         match from {
             Party::Run(run) => {
                 let run = &mut self.runs[run];
@@ -399,8 +392,7 @@ impl<F: Fortune> World<F> {
                     body = Some(run.writes(record));
                 }
                 // Only a claim has consequences after its sender has ended: everything else names what it is about.
-                let claims = matches!(ask, Ask::Create(_)) || run.stage == Stage::Claiming;
-                run.unlucky |= claims && (doubled || late);
+                claims = matches!(ask, Ask::Create(_)) || run.stage == Stage::Claiming;
                 run.asked = Some(ask.clone());
             }
             Party::Person(_) => {
@@ -409,7 +401,9 @@ impl<F: Fortune> World<F> {
             }
         }
         for (there, reply) in way.arrivals {
-            let event = Event::Arrives { from, request, ask: ask.clone(), body: body.clone(), reply };
+            let late = there >= Timing::STANDARD.look_again_after();
+            let stray = (claims && (doubled || late)).then_some(Stray { request, late });
+            let event = Event::Arrives { from, request, ask: ask.clone(), body: body.clone(), reply, stray };
             self.plan_in(there, event);
         }
         self.plan_in(REQUEST_TIMEOUT, Event::TimedOut { to: from, request });
@@ -435,7 +429,18 @@ impl<F: Fortune> World<F> {
     fn served(&mut self, from: Party, ask: &Ask, body: Option<&Value>) -> Answer {
         match from {
             Party::Run(run) => self.serve_run(run, ask, body),
-            Party::Person(_) => self.serve_person(ask),
+            Party::Person(number) => self.serve_person(number, ask),
+        }
+    }
+
+    /// What became of a write of a run: from here on the Lease is what this one made of it.
+    fn has_stored(&mut self, from: Party, answer: &Answer, stray: Option<Stray>) {
+        let stored =
+            matches!(answer, Answer::Replaced(Ok(Replaced::Stored(_))) | Answer::Created(Ok(Created::Stored(_))));
+        if let Party::Run(run) = from
+            && stored
+        {
+            self.runs[run].unseen = stray;
         }
     }
 
@@ -466,11 +471,12 @@ impl<F: Fortune> World<F> {
         }
     }
 
-    fn serve_person(&mut self, ask: &Ask) -> Answer {
-        let victim = self.cell.holder().filter(|holder| !self.person.id.is(holder)).map(str::to_owned);
+    fn serve_person(&mut self, number: u64, ask: &Ask) -> Answer {
+        let own = person::name(number);
+        let victim = self.cell.holder().filter(|holder| !own.is(holder)).map(str::to_owned);
         let answer = self.person.served(&mut self.cell, ask);
         if let Some(victim) = victim {
-            if self.person.has_taken(&answer) {
+            if Person::has_taken(&answer) {
                 self.seen.reclaims += 1;
                 if self.runs.iter().any(|run| run.is(&victim) && run.may_act(self.now)) {
                     self.violate(Violation::TakenFromTheLiving(self.now, victim));
@@ -509,8 +515,8 @@ impl<F: Fortune> World<F> {
                     let holder = seen.record().holder().unwrap_or_default().to_owned();
                     let typing = self.fortune.types();
                     self.plan_in(typing, Event::Types(number, holder));
-                    if let Some(delay) = self.fortune.breaks_off() {
-                        self.plan_in(delay, Event::BreaksOff(number));
+                    if let Some((delay, farewell)) = self.fortune.breaks_off() {
+                        self.plan_in(delay, Event::Befalls(number, farewell));
                     }
                 }
                 reclaim::Effect::Tell(_) => {}
@@ -537,6 +543,9 @@ impl<F: Fortune> World<F> {
         if let Some(violation) = found {
             self.violate(violation);
         }
+        if let Some(run) = self.runs.iter().find(|run| !run.fences_agree()) {
+            self.violate(Violation::FencesDiffer(self.now, run.id.to_string()));
+        }
         if self.cell.created_by_replace > 0 {
             self.violate(Violation::CreatedByReplace);
         }
@@ -544,32 +553,22 @@ impl<F: Fortune> World<F> {
 
     /// Whether the Lease bears the name of a run that is over, by a claim that was doubled or very late.
     pub(super) fn is_left_by_the_unlucky(&self) -> bool {
-        let over = |run: &&Candidate| matches!(run.stage, Stage::Over(_)) && run.unlucky;
+        let over = |run: &&Candidate| matches!(run.stage, Stage::Over(_)) && run.is_unlucky();
         self.cell.holder().is_some_and(|holder| self.runs.iter().filter(over).any(|run| run.is(holder)))
     }
 
     /// Who is named in the Lease although they said that nothing of theirs is there.
     fn left_behind(&self) -> Option<String> {
         let holder = self.cell.holder()?;
-        let silent = self.runs.iter().any(|run| run.is(holder) && !run.unlucky && !run.has_said_so());
+        let silent = self.runs.iter().any(|run| run.is(holder) && !run.is_unlucky() && !run.has_said_so());
         let untold = self.person.id.is(holder) && !self.person.was_told();
         (silent || untold).then(|| holder.to_owned())
     }
-}
 
-/// The run that an event needs to be awake for.
-fn sleeper(event: &Event) -> Option<usize> {
-    match event {
-        Event::Run(run, _)
-        | Event::Tick(Party::Run(run))
-        | Event::Replied { to: Party::Run(run), .. }
-        | Event::TimedOut { to: Party::Run(run), .. } => Some(*run),
-        Event::Tick(Party::Person(_))
-        | Event::Replied { to: Party::Person(_), .. }
-        | Event::TimedOut { to: Party::Person(_), .. }
-        | Event::Arrives { .. }
-        | Event::Looks
-        | Event::Types(..)
-        | Event::BreaksOff(_) => None,
+    /// Who is still at it, although there was time enough for everything.
+    fn never_ended(&self) -> Option<String> {
+        let over = |run: &&Candidate| matches!(run.stage, Stage::Over(_) | Stage::Dead);
+        let run = self.runs.iter().find(|run| !over(run)).map(|run| run.id.to_string());
+        run.or_else(|| self.person.is_at_it().then(|| self.person.id.to_string()))
     }
 }

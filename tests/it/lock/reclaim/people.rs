@@ -5,7 +5,9 @@ use serde_json::json;
 
 use crate::bed::terminal::{CTRL_C, CTRL_D, Seat};
 use crate::bed::{Fault, Gate, Proxy, Rule};
-use crate::lock::reclaim::{ALICE, QUESTION, asked, assert_untouched, checking, checking_by, command, left_by_alice};
+use crate::lock::reclaim::{
+    ALICE, CHECKING, QUESTION, asked, asked_by, assert_untouched, checking, checking_by, command, left_by_alice,
+};
 use crate::lock::rig::{LEASE, Rig};
 
 #[test]
@@ -69,6 +71,7 @@ fn before_the_take_every_way_to_stop_changes_nothing() {
     let stopped = |seat: Seat| {
         let screen = seat.expect_code(10);
         assert!(screen.contains("stopped; nothing was changed"), "{screen}");
+        screen
     };
     // While it asks.
     let seat = asked(&rig);
@@ -93,6 +96,32 @@ fn before_the_take_every_way_to_stop_changes_nothing() {
         seat.press(CTRL_C);
         stopped(seat);
     }
+    // While it reads, after the holder was typed, whether that is still so.
+    let proxy = Proxy::start(&rig.bed);
+    let gate = Gate::new();
+    let seat = asked_by(command(&rig).with_kubeconfig(&proxy.kubeconfig("admin")));
+    proxy.add(Rule::on("GET", LEASE).request(Fault::Hold(gate.clone())));
+    seat.type_line(ALICE);
+    gate.wait_for(1);
+    seat.press(CTRL_C);
+    assert!(!stopped(seat).contains(CHECKING), "the check had not begun");
+    assert_untouched(&rig, &before);
+}
+
+#[test]
+fn while_the_holder_s_pod_is_looked_for_ctrl_c_changes_nothing() {
+    let (rig, _) = left_by_alice();
+    let pod = json!({ "metadata": { "annotations": {
+        "dcctl.devicechain.io/pod-name": "job-7", "dcctl.devicechain.io/pod-namespace": "ci" } } });
+    let before = rig.bed.api().merge(LEASE, &pod).expect("the bed may do everything");
+    let proxy = Proxy::start(&rig.bed);
+    let gate = Gate::new();
+    proxy.add(Rule::on("GET", "/namespaces/ci/pods/job-7").request(Fault::Hold(gate.clone())));
+    let seat = Seat::take(command(&rig).with_kubeconfig(&proxy.kubeconfig("admin")));
+    gate.wait_for(1);
+    seat.press(CTRL_C);
+    let screen = seat.expect_code(10);
+    assert!(screen.contains("stopped; nothing was changed") && !screen.contains(QUESTION), "{screen}");
     assert_untouched(&rig, &before);
 }
 

@@ -1,0 +1,81 @@
+//! `dcctl runs prune`: removes the directories of runs that are over.
+//!
+//! One that goes on is never touched, nor one whose tools still work, nor one with a state in it that OpenTofu could not
+//! write anywhere else: that is the only record of what exists.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::cli::RunsPruneArgs;
+use crate::commands::{Desk, print, runs, told};
+use crate::failure::{Code, Failure};
+use crate::run::{Past, State};
+
+/// What OpenTofu leaves when it could not write its state.
+const ERRORED: &str = "errored.tfstate";
+
+/// Removes them, and says which.
+pub(crate) fn prune(desk: &Desk, args: &RunsPruneArgs) -> u8 {
+    let (mut text, mut failed) = (String::new(), None);
+    for past in runs::all(desk) {
+        let said = match fate(&past, desk.clock.wall(), args.older_than) {
+            Fate::TooYoung => continue,
+            Fate::Stays(why) => format!("kept {}: {why}", past.folder.display()),
+            Fate::Goes if args.dry_run => format!("would remove {}", past.folder.display()),
+            Fate::Goes => match std::fs::remove_dir_all(&past.folder) {
+                Ok(()) => format!("removed {}", past.folder.display()),
+                Err(error) => {
+                    failed = Some(error);
+                    format!("could not remove {}", past.folder.display())
+                }
+            },
+        };
+        writeln!(text, "{said}").expect("a String takes everything");
+    }
+    match failed {
+        None => print(&text),
+        Some(error) => {
+            print(&text);
+            told(&Failure::new(Code::RunDirUnusable, "not everything could be removed").because(&error))
+        }
+    }
+}
+
+enum Fate {
+    TooYoung,
+    Stays(String),
+    Goes,
+}
+
+fn fate(past: &Past, now: Timestamp, older_than: Duration) -> Fate {
+    let over = match &past.state {
+        State::Running | State::Elsewhere { .. } => {
+            return Fate::Stays(format!("run {} {}", past.run, runs::list::how(past)));
+        }
+        State::CutOff { tools } if !tools.is_empty() => {
+            return Fate::Stays(format!("run {} {}", past.run, runs::list::how(past)));
+        }
+        // When it was cut off nobody wrote down.
+        State::CutOff { .. } => past.began,
+        State::Ended { at, .. } => *at,
+    };
+    if Duration::try_from(now.duration_since(over)).unwrap_or_default() < older_than {
+        return Fate::TooYoung;
+    }
+    if holds(&past.folder, ERRORED) {
+        return Fate::Stays(format!("there is an {ERRORED} in it, which OpenTofu could not write anywhere else"));
+    }
+    Fate::Goes
+}
+
+/// Whether there is a file of this name in the folder, at any depth.
+fn holds(folder: &Path, name: &str) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        entry.file_name() == name || (is_folder && holds(&entry.path(), name))
+    })
+}

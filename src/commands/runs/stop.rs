@@ -1,0 +1,60 @@
+//! `dcctl runs stop`: asks a run to stop, as one Ctrl+C in front of it would.
+
+use crate::cli::RunsStopArgs;
+use crate::commands::apply::files;
+use crate::commands::{Desk, print, runs, runtime, told};
+use crate::failure::{Code, Failure};
+use crate::run::{self, Answer, Asked, Past, State, Word};
+
+/// Asks, and says whether the run has heard.
+pub(crate) fn stop(desk: &Desk, args: &RunsStopArgs) -> u8 {
+    let asked = runs::find(desk, &args.run).and_then(|past| {
+        if past.state != State::Running {
+            return Ok(nothing_to_stop(&past));
+        }
+        let (word, what) = if args.force {
+            (Word::Force(asked("runs stop --force")), "end at once, which leaves the lock behind")
+        } else {
+            (Word::Stop(asked("runs stop")), "stop")
+        };
+        runtime()?.block_on(ask(&past, &word, what))
+    });
+    match asked {
+        Ok(said) => print(&said),
+        Err(failure) => told(&failure),
+    }
+}
+
+fn nothing_to_stop(past: &Past) -> String {
+    format!("run {} {}; there is nothing to stop\n", past.run, runs::list::how(past))
+}
+
+/// Who asks, as events tell it.
+fn asked(by: &str) -> Asked {
+    let uid = rustix::process::geteuid().as_raw();
+    Asked { signal: by.to_owned(), pid: Some(std::process::id()), uid: Some(uid) }
+}
+
+async fn ask(past: &Past, word: &Word, what: &str) -> Result<String, Failure> {
+    match run::knock(&past.folder, word).await {
+        Ok(Answer::Pong) => {
+            let run = &past.run;
+            Ok(format!("run {run} was asked to {what}; `dcctl runs wait {run}` waits for its end\n"))
+        }
+        Ok(other) => {
+            Err(Failure::new(Code::Internal, format!("the run answered {other:?}, which is no answer to that")))
+        }
+        // It may have ended just now.
+        Err(error) => {
+            if let Ok(now) = Past::read(&past.folder, &files::host_name())
+                && now.state != State::Running
+            {
+                return Ok(nothing_to_stop(&now));
+            }
+            let pid = past.holder.as_deref().and_then(|holder| holder.rsplit('/').nth(1)).unwrap_or("?").to_owned();
+            Err(Failure::new(Code::CommandFailed, format!("run {} could not be asked", past.run))
+                .because(&error)
+                .hint(format!("its supervisor is process {pid}: SIGTERM asks it to stop, SIGQUIT to end at once")))
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `dcctl runs show`, `attach` and `wait`: a run as its journal tells it, now or to its end.
+//!
+//! A viewer is nobody to the run: it neither asks anything nor is waited for, and its end stops nothing.
+
+use std::time::Duration;
+
+use crate::cli::{RunsAttachArgs, RunsShowArgs, RunsWaitArgs};
+use crate::clock::Instant;
+use crate::commands::apply::files;
+use crate::commands::{Desk, print, runs, runtime, terminal, told};
+use crate::failure::{Code, Failure};
+use crate::front::{Form, From, Showing, View};
+use crate::report::human::ToolOutput;
+use crate::run::{Past, State};
+use crate::signal;
+
+/// How often it is looked whether the run has ended.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Shows what there is. Ends with 0: how the run ended is shown.
+pub(crate) fn show(desk: &Desk, args: &RunsShowArgs) -> u8 {
+    let shown = runs::find(desk, &args.run).and_then(|past| {
+        let view = View::open(&past.folder, showing(desk, args), From::TheStart)?;
+        runtime()?.block_on(view.end());
+        Ok(past)
+    });
+    match shown {
+        Ok(Past { state: State::Ended { .. }, .. }) => 0,
+        Ok(past) => print(&format!("run {} {}\n", past.run, runs::list::how(&past))),
+        Err(failure) => told(&failure),
+    }
+}
+
+/// Shows the run to its end, and ends with its exit code.
+pub(crate) fn attach(desk: &Desk, args: &RunsAttachArgs) -> u8 {
+    let from = if args.from_now { From::Now } else { From::TheStart };
+    let ended = runs::find(desk, &args.show.run).and_then(|past| {
+        runtime()?.block_on(async {
+            let view = View::open(&past.folder, showing(desk, &args.show), from)?;
+            let ended = follow(desk, &past, None).await;
+            view.end().await;
+            ended
+        })
+    });
+    ended.unwrap_or_else(|failure| told(&failure))
+}
+
+/// Waits for the end of the run, and ends with its exit code.
+pub(crate) fn wait(desk: &Desk, args: &RunsWaitArgs) -> u8 {
+    let until = args.timeout.map(|timeout| desk.clock.now() + timeout);
+    let ended = runs::find(desk, &args.run).and_then(|past| runtime()?.block_on(follow(desk, &past, until)));
+    ended.unwrap_or_else(|failure| told(&failure))
+}
+
+fn showing(desk: &Desk, args: &RunsShowArgs) -> Showing {
+    let mut showing = terminal::showing(desk, Some(args.output), args.color);
+    if let Form::Human(options) = &mut showing.form {
+        // What the run's programs print is not passed on beside this log.
+        options.output = ToolOutput::Always;
+    }
+    showing
+}
+
+/// The exit code of the run's verdict, once it is there.
+async fn follow(desk: &Desk, past: &Past, until: Option<Instant>) -> Result<u8, Failure> {
+    let mut signals = signal::install()
+        .map_err(|error| Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error))?;
+    loop {
+        let now = Past::read(&past.folder, &files::host_name()).map_err(|error| {
+            Failure::new(Code::CommandFailed, format!("the directory of run {} is gone or unreadable", past.run))
+                .because(&error)
+        })?;
+        match &now.state {
+            State::Ended { exit_code, .. } => return Ok(*exit_code),
+            State::Running => {}
+            State::CutOff { .. } | State::Elsewhere { .. } => {
+                return Err(Failure::new(Code::SupervisorKilled, format!("run {} {}", now.run, runs::list::how(&now))));
+            }
+        }
+        let left = until.map(|until| until.since(desk.clock.now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(Failure::new(
+                Code::RunGoesOn,
+                format!("run {} goes on, and the time to wait is over", now.run),
+            ));
+        }
+        tokio::select! {
+            biased;
+            _ = signals.next() => {
+                let said = format!("no longer watching; run {} goes on", now.run);
+                return Err(Failure::new(Code::StoppedClean, said).hint(format!("`dcctl runs stop {}` stops it", now.run)));
+            }
+            () = tokio::time::sleep(left.unwrap_or(LOOK).min(LOOK)) => {}
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A run that was left: it goes on, and is seen and stopped from elsewhere.
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::runs::{AT_WORK, Rig, ended, text, told};
+
+#[test]
+fn a_run_that_is_left_goes_on_holds_the_lock_and_is_waited_for() {
+    let rig = Rig::new();
+    let left = rig.detached(&[], AT_WORK).run().expect_code(0);
+    rig.wait_for("up");
+    let id = rig.ids().pop().expect("there is a run");
+    assert!(left.stderr.contains(&format!("run {id} goes on without this command, in ")), "{}", left.stderr);
+    assert_eq!(rig.lease().expect("it is held")["spec"]["holderIdentity"], rig.list()[0]["holder"]);
+    assert_eq!(rig.list()[0]["state"], "running");
+    let early = rig.runs(&["wait", &id[..6], "--timeout", "1s"]).run().expect_code(30);
+    assert!(early.stderr.contains("goes on, and the time to wait is over"), "{}", early.stderr);
+    let waiting = rig.runs(&["wait", "latest"]).start();
+    rig.let_go();
+    waiting.finish().expect_code(0);
+    assert_eq!((told(&rig.list()[0]), rig.lease()), (ended("succeeded", 0, "released"), None));
+}
+
+#[test]
+fn its_end_is_its_own_exit_code_wherever_it_is_asked_for() {
+    let rig = Rig::new();
+    rig.detached(&["--propagate-exit-code"], "exit 7").run().expect_code(0);
+    rig.runs(&["wait", "latest"]).run().expect_code(7);
+    rig.runs(&["attach", "latest"]).run().expect_code(7);
+    rig.runs(&["show", "latest"]).run().expect_code(0);
+}
+
+#[test]
+fn to_stop_it_is_one_request_however_often_it_is_asked() {
+    let rig = Rig::new();
+    let id = rig.at_work();
+    for _ in 0..3 {
+        rig.runs(&["stop", &id]).run().expect_code(0);
+    }
+    rig.runs(&["wait", &id]).run().expect_code(10);
+    assert_eq!((told(&rig.list()[0]), rig.lease()), (ended("stopped", 10, "released"), None));
+    let events = rig.journal(&id).events();
+    let interrupts = events.iter().filter(|event| event["type"] == "process.interrupted").count();
+    let asked = events.iter().find(|event| event["type"] == "stop.requested").expect("it was asked");
+    assert_eq!((interrupts, &asked["data"]["cause"]), (1, &json!("command")));
+    let over = rig.runs(&["stop", &id]).run().expect_code(0);
+    assert!(text(&over).contains("there is nothing to stop"), "{}", over.stdout);
+}
+
+#[test]
+fn to_force_it_leaves_the_lock_and_says_so() {
+    let rig = Rig::new();
+    let id = rig.at_work();
+    let asked = rig.runs(&["stop", "--force", &id]).run().expect_code(0);
+    assert!(text(&asked).contains("end at once, which leaves the lock behind"), "{}", asked.stdout);
+    rig.runs(&["wait", &id]).run().expect_code(12);
+    assert_eq!(told(&rig.list()[0]), ended("forced", 12, "left"));
+    assert!(rig.lease().is_some());
+}
+
+#[test]
+fn any_number_of_viewers_see_it_and_their_going_stops_nothing() {
+    let rig = Rig::new();
+    let id = rig.at_work();
+    let stays = rig.runs(&["attach", &id, "--output", "jsonl"]).start();
+    let late = rig.runs(&["attach", &id, "--from-now"]).start();
+    let goes = rig.runs(&["attach", &id]).start();
+    goes.wait_for_line("begun");
+    goes.signal(Signal::INT);
+    let gone = goes.finish().expect_code(10);
+    assert!(gone.stderr.contains("no longer watching; run "), "{}", gone.stderr);
+    stays.wait_for("process.output", |event| event["data"]["text"] == "begun");
+    assert_eq!(rig.list()[0]["state"], "running");
+    rig.let_go();
+    let whole = stays.finish().expect_code(0);
+    assert_eq!(whole.verdict()["data"]["exit_code"], 0);
+    let rest = late.finish().expect_code(0);
+    assert!(rest.stdout.contains("succeeded: exit code 0") && !rest.stdout.contains("begun"), "{}", rest.stdout);
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_asked_to_stop() {
+    let rig = Rig::new();
+    rig.detached(&["--max-run-time", "2s", "--output", "human"], AT_WORK).run().expect_code(0);
+    rig.runs(&["wait", "latest"]).run().expect_code(10);
+    let events = rig.journal(&rig.ids()[0]).events();
+    let asked = events.iter().find(|event| event["type"] == "stop.requested").expect("it was asked");
+    assert_eq!(asked["data"]["cause"], "max_run_time");
+    assert_eq!(rig.lease(), None);
+}
+
+#[test]
+fn what_needs_the_command_to_stay_cannot_be_left() {
+    let rig = Rig::new();
+    for option in ["--dry-run", "--stdin"] {
+        let refused = rig.detached(&[option, "--output", "jsonl"], "true").run().expect_code(3);
+        let said = refused.verdict()["data"]["failure"]["message"].to_string();
+        assert!(said.contains(&format!("--detach and {option} do not go together")), "{said}");
+    }
+}

@@ -1,0 +1,60 @@
+//! Runs that are over, or that nobody can tell anything of any more.
+
+use std::fs;
+
+use crate::bed::wait;
+use crate::runs::{Rig, text};
+
+#[test]
+fn a_run_that_was_killed_is_said_to_be_cut_off_with_what_is_still_at_work() {
+    let rig = Rig::new();
+    let id = rig.at_work();
+    rig.kill(&id);
+    let waited = rig.runs(&["wait", &id]).run().expect_code(1);
+    assert!(waited.stderr.contains("was cut off without a verdict, and sh ("), "{}", waited.stderr);
+    let listed = rig.runs(&["list"]).run().expect_code(0);
+    assert!(
+        text(&listed).contains(&format!("{id}  ")) && text(&listed).contains("is still at work"),
+        "{}",
+        listed.stdout
+    );
+    let kept = rig.runs(&["prune", "--older-than", "0s"]).run().expect_code(0);
+    assert!(text(&kept).starts_with("kept "), "{}", kept.stdout);
+    rig.let_go();
+    wait::fact("the command to end", || {
+        let said = rig.runs(&["show", &id]).run().expect_code(0).stdout;
+        said.contains("its processes are gone without a verdict").then_some(())
+    });
+    rig.runs(&["prune", "--older-than", "0s"]).run().expect_code(0);
+    assert_eq!(rig.list().len(), 0);
+}
+
+#[test]
+fn only_what_is_over_and_old_enough_is_removed_and_never_the_last_state() {
+    let rig = Rig::new();
+    rig.detached(&[], "exit 0").run().expect_code(0);
+    rig.runs(&["wait", "latest"]).run().expect_code(0);
+    let first = rig.list()[0]["directory"].as_str().expect("a path").to_owned();
+    let young = rig.runs(&["prune"]).run().expect_code(0);
+    assert_eq!((text(&young), rig.list().len()), ("", 1));
+    let told = rig.runs(&["prune", "--older-than", "0s", "--dry-run"]).run().expect_code(0);
+    assert_eq!((text(&told), rig.list().len()), (format!("would remove {first}").as_str(), 1));
+    let state = format!("{first}/tools/errored.tfstate");
+    fs::create_dir_all(format!("{first}/tools")).expect("ours");
+    fs::write(&state, "{}").expect("ours");
+    let kept = rig.runs(&["prune", "--older-than", "0s"]).run().expect_code(0);
+    assert!(text(&kept).contains("errored.tfstate"), "{}", kept.stdout);
+    fs::remove_file(state).expect("it is there");
+    let gone = rig.runs(&["prune", "--older-than", "0s"]).run().expect_code(0);
+    assert_eq!((text(&gone), rig.list().len()), (format!("removed {first}").as_str(), 0));
+}
+
+#[test]
+fn a_run_that_is_not_there_is_named_with_where_it_was_looked_for() {
+    let rig = Rig::new();
+    for words in [&["show", "latest"][..], &["wait", "abc"], &["stop", "/nowhere/at/all"], &["attach", "abc"]] {
+        let refused = rig.runs(words).run().expect_code(3);
+        assert!(refused.stderr.contains("dcctl runs list"), "{}", refused.stderr);
+    }
+    assert!(text(&rig.runs(&["list"]).run().expect_code(0)).starts_with("no runs in "));
+}
