@@ -13,7 +13,7 @@ use crate::event::facts::lock::{
 };
 use crate::event::facts::process::{
     OutputDropped, ProcessFinished, ProcessInterruptReported, ProcessInterrupted, ProcessKilled, ProcessLeftBehind,
-    ProcessOutput, ProcessStarted, Stream,
+    ProcessOutput, ProcessStarted, ProcessSurvived, Relation, Stream,
 };
 use crate::event::facts::remark::{Diagnostic, EnvironmentDropped, NoteMade, ReportFailed, ToolChecked};
 use crate::event::facts::resource::{
@@ -121,6 +121,7 @@ fn run_finished() -> RunFinished {
             renewal_gaps: 0,
         },
         unfinished: vec![ADDRESS.into()],
+        survived: vec![survived()],
         kept: vec![Kept {
             what: "the state that OpenTofu could not save".into(),
             path: "/home/alice/.devicechain/instances/demo/errored.tfstate".into(),
@@ -211,6 +212,17 @@ fn of_the_lock() -> Vec<Event> {
     ]
 }
 
+fn survived() -> ProcessSurvived {
+    ProcessSurvived {
+        program: "tofu apply".into(),
+        pid: 48_340,
+        name: "terraform-provi".into(),
+        age_ms: 58_000,
+        relations: vec![Relation::Orphan, Relation::Group, Relation::Mark],
+        state: "D".into(),
+    }
+}
+
 fn of_processes() -> Vec<Event> {
     let program = || "tofu apply".to_owned();
     let pid = 48_301;
@@ -222,7 +234,15 @@ fn of_processes() -> Vec<Event> {
             .into(),
         ProcessInterruptReported { program: program(), times: 1, sent: 1 }.into(),
         ProcessKilled { program: program(), pid, why: "the stop budget is used up".into() }.into(),
-        ProcessLeftBehind { program: program(), pid: 48_340, name: "terraform-provi".into(), age_ms: 58_000 }.into(),
+        ProcessLeftBehind {
+            program: program(),
+            pid: 48_340,
+            name: "terraform-provi".into(),
+            age_ms: 58_000,
+            relations: vec![Relation::Orphan, Relation::Group, Relation::Mark],
+        }
+        .into(),
+        survived().into(),
         ProcessOutput {
             program: "helm upgrade".into(),
             stream: Stream::Stderr,

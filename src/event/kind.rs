@@ -13,7 +13,7 @@ use crate::event::facts::lock::{
 };
 use crate::event::facts::process::{
     OutputDropped, ProcessFinished, ProcessInterruptReported, ProcessInterrupted, ProcessKilled, ProcessLeftBehind,
-    ProcessOutput, ProcessStarted,
+    ProcessOutput, ProcessStarted, ProcessSurvived,
 };
 use crate::event::facts::remark::{Diagnostic, EnvironmentDropped, NoteMade, ReportFailed, ToolChecked};
 use crate::event::facts::resource::{
@@ -113,6 +113,7 @@ events! {
     ProcessInterruptReported "process.interrupt_reported";
     ProcessKilled "process.killed";
     ProcessLeftBehind "process.left_behind";
+    ProcessSurvived "process.survived";
     ProcessOutput "process.output";
     OutputDropped "output.dropped";
     ObjectApplied "object.applied";

@@ -43,7 +43,7 @@ pub use crate::event::facts::lock::{
 };
 pub use crate::event::facts::process::{
     OutputDropped, ProcessFinished, ProcessInterruptReported, ProcessInterrupted, ProcessKilled, ProcessLeftBehind,
-    ProcessOutput, ProcessStarted, Stream,
+    ProcessOutput, ProcessStarted, ProcessSurvived, Relation, Stream,
 };
 pub use crate::event::facts::remark::{Diagnostic, EnvironmentDropped, NoteMade, ReportFailed, ToolChecked};
 pub use crate::event::facts::resource::{

@@ -111,6 +111,7 @@ fn events(refusal: &Refusal, verdict: &Verdict, clock: &dyn Clock) -> [Event; 3]
             holder: None,
             counts: event::Counts::default(),
             unfinished: Vec::new(),
+            survived: Vec::new(),
             kept: Vec::new(),
             next: if hints.is_empty() { vec![code.row().remedy.to_owned()] } else { hints.clone() },
             dry_run,

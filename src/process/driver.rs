@@ -12,7 +12,7 @@ use crate::clock::{Clock, Instant};
 use crate::failure::{Code, Failure};
 use crate::process::group::{self, Life, Signal};
 use crate::process::halt::{Moment, halt};
-use crate::process::kin::Kin;
+use crate::process::kin::{Kin, Member};
 use crate::process::left::Leftovers;
 use crate::process::machine::{Effect, Force, Input, Machine};
 use crate::process::orphan::Orphan;
@@ -22,7 +22,7 @@ use crate::process::record::{Care, Intent, Record, Recorded};
 use crate::process::spec::{Limits, Manner, Sign, Spec};
 use crate::process::start;
 use crate::process::stop::{Stop, StopWatch};
-use crate::process::update::{Ended, Exit, Fate, Left, Room, Sink, Stream, ToolSignal, Unread, Update, Why};
+use crate::process::update::{Ended, Exit, Fate, Left, Room, Sink, Stream, Tie, ToolSignal, Unread, Update, Why};
 
 /// How often a silent output file is looked at. After output came it is looked at sooner.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
@@ -137,6 +137,8 @@ struct Drive<'a, S> {
     record: Record,
     outputs: [Output; 2],
     leftovers: Leftovers,
+    /// Since the tool's end there was always somebody in its process group, so that its number is nobody else's.
+    group_lives: bool,
     began: Instant,
     reaped: Instant,
     pause: Duration,
@@ -190,6 +192,7 @@ impl<'a, S: Sink> Drive<'a, S> {
             record,
             outputs,
             leftovers: Leftovers::default(),
+            group_lives: true,
             began: now,
             reaped: now,
             pause: SHORTEST_PAUSE,
@@ -215,6 +218,7 @@ impl<'a, S: Sink> Drive<'a, S> {
             None => Kin::without_leader(started, &tag, paths),
         };
         let (machine, first) = Machine::inherit(care.manner, limits, before, now);
+        let group_lives = life.is_some();
         let mut drive = Drive {
             name,
             manner: care.manner,
@@ -230,6 +234,7 @@ impl<'a, S: Sink> Drive<'a, S> {
             record,
             outputs: [Output::inherit(Stream::Stdout, paths[0]), Output::inherit(Stream::Stderr, paths[1])],
             leftovers: Leftovers::default(),
+            group_lives,
             began: if started > 0 { proc::at(started) } else { now },
             reaped: now,
             pause: SHORTEST_PAUSE,
@@ -319,7 +324,13 @@ impl<'a, S: Sink> Drive<'a, S> {
                 self.counting = true;
                 self.count();
             }
-            Effect::Sweep(force) => self.leftovers.sweep(force),
+            Effect::Sweep(force) => {
+                self.leftovers.sweep(force);
+                if force == Force::Kill && self.group_lives() {
+                    // All at once: one that forks faster than it can be looked for is out of reach one by one.
+                    note(pid, group::signal_group(pid, Signal::Kill));
+                }
+            }
             Effect::Finish => {
                 self.counting = false;
                 self.over = Some((self.clock.now() + self.patience(), self.lengths()));
@@ -472,8 +483,23 @@ impl<'a, S: Sink> Drive<'a, S> {
 
     fn count(&mut self) {
         let fresh = self.note_members();
-        let alive = self.leftovers.alive();
+        let mut alive = self.leftovers.alive();
+        if alive == 0 && self.group_lives() {
+            // Nobody was seen, and somebody is there: one that was never seen as long as it lived.
+            alive = 1;
+        }
         self.input(Input::Left { alive, fresh });
+    }
+
+    /// Whether there is still somebody in the process group of a tool that has ended. Where orphans are not ours to let
+    /// go of, one that has ended and that nobody reaps would count.
+    fn group_lives(&mut self) -> bool {
+        if self.seen.is_none() || !group::is_adopting() {
+            return false;
+        }
+        group::reap_orphans(&[self.pid]);
+        self.group_lives = self.group_lives && group::is_populated(self.pid);
+        self.group_lives
     }
 
     /// Looks twice: a process that starts another and ends while it is looked for could escape one look.
@@ -486,13 +512,12 @@ impl<'a, S: Sink> Drive<'a, S> {
         fresh
     }
 
-    fn say_left(&mut self, seen: &[Stat]) -> usize {
-        let updates = self.leftovers.note(seen, self.clock.now());
-        let fresh = updates.len();
-        for update in updates {
+    fn say_left(&mut self, seen: &[Member]) -> usize {
+        let news = self.leftovers.note(seen, self.clock.now());
+        for update in news.updates {
             self.sink.take(update);
         }
-        fresh
+        news.fresh
     }
 
     fn lengths(&self) -> [u64; 2] {
@@ -538,7 +563,11 @@ impl<'a, S: Sink> Drive<'a, S> {
         if seen.exit == Exit::Unseen && self.life.as_ref().is_some_and(|life| !life.is_over()) {
             let stat = Stat::of(self.pid);
             let (name, state) = stat.map_or(("?".to_owned(), '?'), |stat| (stat.name, stat.state));
-            left_behind.insert(0, Left { pid: self.pid, name, age: seen.took, state, fate: Fate::Alive });
+            let (pid, ties) = (self.pid, vec![Tie::Itself]);
+            left_behind.insert(0, Left { pid, name, age: seen.took, ties, state, fate: Fate::Alive });
+        }
+        for left in left_behind.iter().filter(|left| left.fate == Fate::Alive) {
+            self.sink.take(Update::Survived(left.clone()));
         }
         Ended {
             pid: self.pid,
@@ -548,6 +577,7 @@ impl<'a, S: Sink> Drive<'a, S> {
             why: self.machine.why(),
             killed: self.machine.killed(),
             left_behind,
+            unnamed: self.leftovers.unnamed(),
             took: seen.took,
         }
     }

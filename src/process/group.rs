@@ -104,7 +104,8 @@ pub fn parent() -> io::Result<Life> {
 
 /// Signals a process group by the number of its leader.
 ///
-/// The caller knows that the leader was not reaped yet: so long the kernel gives its number to nobody else.
+/// The caller knows that the leader was not reaped yet, or that there was somebody in its group ever since: so long the
+/// kernel gives its number to nobody else.
 ///
 /// # Errors
 /// When there is nobody in it, or we may not.
@@ -133,6 +134,13 @@ pub(crate) fn signal_members(leader: &Life, signal: Signal) -> io::Result<()> {
         }
     }
     if signalled.is_empty() { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
+}
+
+/// Whether there is anybody in the process group of this leader, in one look: it cannot miss one that forks and ends
+/// while processes are looked for one after the other.
+pub(crate) fn is_populated(leader: u32) -> bool {
+    // What may not be signalled is there.
+    number(leader).is_ok_and(|leader| rustix::process::test_kill_process_group(leader) != Err(rustix::io::Errno::SRCH))
 }
 
 /// Becomes the parent of every orphan among our descendants, so that nothing which a tool started can hide behind a

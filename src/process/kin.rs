@@ -12,8 +12,8 @@ use std::path::Path;
 
 use crate::process::group;
 use crate::process::machine::Reach;
-use crate::process::proc::TAG;
-use crate::process::proc::{self, Match, Opened, Stat, Way};
+use crate::process::proc::{self, Match, Opened, Stat, TAG, Way};
+use crate::process::update::Tie;
 
 /// Every living process that tools of this run started and that carries its tag, with its short name.
 pub fn of_run(run: &str) -> Vec<(u32, String)> {
@@ -36,6 +36,15 @@ pub fn works_in(pid: u32, folder: &Path) -> bool {
 /// The living process of this number, with its short name; none when there is none.
 pub fn look_up(pid: u32) -> Option<(u32, String)> {
     Stat::of(pid).filter(|stat| !stat.is_over()).map(|stat| (stat.pid, stat.name))
+}
+
+/// One process that belongs to a tool.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    /// The process.
+    pub(crate) stat: Stat,
+    /// How it belongs to the tool; at least one.
+    pub(crate) ties: Vec<Tie>,
 }
 
 /// The marks of one tool.
@@ -65,32 +74,41 @@ impl Kin {
     }
 
     /// Every living process that belongs to the tool, but for the tool's own.
-    pub(crate) fn members(&self) -> Vec<Stat> {
+    pub(crate) fn members(&self) -> Vec<Member> {
         let me = std::process::id();
         let adopted_from = group::is_adopting().then(group::own_group);
-        let (mut inside, mut others): (Vec<Stat>, Vec<Stat>) = self.younger().into_iter().partition(|stat| {
+        let (mut inside, mut others) = (Vec::new(), Vec::new());
+        for stat in self.younger() {
             // An orphan of the tool is our child now. Our own children (credential plugins) are in our group.
             let is_adopted = stat.parent == me && adopted_from.is_some_and(|own| own != stat.group);
-            stat.parent == self.leader
-                || stat.group == self.leader
-                || is_adopted
-                || proc::has_variable(stat.pid, &self.tag, Match::Whole)
-                || proc::holds(stat.pid, &self.files, Way::Write)
-        });
+            let ties = self.ties(&stat, is_adopted);
+            if ties.is_empty() { others.push(stat) } else { inside.push(Member { stat, ties }) }
+        }
         loop {
-            let is_child = |stat: &Stat| inside.iter().any(|parent| parent.pid == stat.parent);
+            let is_child = |stat: &Stat| inside.iter().any(|parent| parent.stat.pid == stat.parent);
             let (children, rest): (Vec<Stat>, Vec<Stat>) = others.into_iter().partition(is_child);
             others = rest;
             if children.is_empty() {
                 return inside;
             }
-            inside.extend(children);
+            inside.extend(children.into_iter().map(|stat| Member { stat, ties: vec![Tie::Descendant] }));
         }
+    }
+
+    fn ties(&self, stat: &Stat, is_adopted: bool) -> Vec<Tie> {
+        let seen = [
+            (Tie::Child, stat.parent == self.leader),
+            (Tie::Orphan, is_adopted),
+            (Tie::Group, stat.group == self.leader),
+            (Tie::Mark, proc::has_variable(stat.pid, &self.tag, Match::Whole)),
+            (Tie::Output, proc::holds(stat.pid, &self.files, Way::Write)),
+        ];
+        seen.into_iter().filter_map(|(tie, is_so)| is_so.then_some(tie)).collect()
     }
 
     /// The processes that keep a pipe open which the tool reads: what a plugin left behind, and what the tool waits
     /// for. The tool's own plugins are never among them.
-    pub(crate) fn holders(&self, reach: Reach) -> Vec<Stat> {
+    pub(crate) fn holders(&self, reach: Reach) -> Vec<Member> {
         let pipes = proc::pipes(self.leader, Way::Read);
         if pipes.is_empty() {
             return Vec::new();
@@ -99,11 +117,21 @@ impl Kin {
         let holders =
             younger.iter().filter(|stat| stat.parent != self.leader && proc::holds(stat.pid, &pipes, Way::Write));
         let (inside, outside): (Vec<&Stat>, Vec<&Stat>) = holders.partition(|stat| self.is_inside(stat, &younger));
-        let chosen = match reach {
-            Reach::Anywhere if outside.is_empty() => inside,
-            Reach::Anywhere | Reach::Outside => outside,
+        let (chosen, is_inside) = match reach {
+            Reach::Anywhere if outside.is_empty() => (inside, true),
+            Reach::Anywhere | Reach::Outside => (outside, false),
         };
-        chosen.into_iter().cloned().collect()
+        let me = std::process::id();
+        let member = |stat: &Stat| {
+            let ties = [
+                (Tie::Descendant, is_inside),
+                (Tie::Orphan, !is_inside && (stat.parent == me || stat.parent == 1)),
+                (Tie::Pipe, true),
+            ];
+            let ties = ties.into_iter().filter_map(|(tie, is_so)| is_so.then_some(tie)).collect();
+            Member { stat: stat.clone(), ties }
+        };
+        chosen.into_iter().map(member).collect()
     }
 
     fn is_inside(&self, stat: &Stat, all: &[Stat]) -> bool {

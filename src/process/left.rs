@@ -1,12 +1,19 @@
 //! What a tool left behind: found, named, ended, noticed.
+//!
+//! Invariant: what is kept of the ended is a few words, and no descriptor. A process that forks as fast as it can be
+//! looked for leaves thousands of them.
 
 use std::time::Duration;
 
 use crate::clock::Instant;
 use crate::process::group::{Life, Signal};
+use crate::process::kin::Member;
 use crate::process::machine::Force;
 use crate::process::proc::Stat;
-use crate::process::update::{Fate, Left, Update};
+use crate::process::update::{Fate, Left, Tie, Update};
+
+/// How many are named one by one. More than these are found only of something that never stops forking.
+const NAMED: usize = 100;
 
 /// Everything that was found so far, the living and the ended.
 #[derive(Debug, Default)]
@@ -20,16 +27,27 @@ struct Found {
     started: u64,
     name: String,
     age: Duration,
+    ties: Vec<Tie>,
     /// It was asked to end.
     asked: bool,
-    life: Life,
+    /// None once it has ended.
+    life: Option<Life>,
+}
+
+/// What one look at them brought.
+#[derive(Debug)]
+pub(crate) struct News {
+    /// How many were seen for the first time.
+    pub(crate) fresh: usize,
+    /// What is to be said of them.
+    pub(crate) updates: Vec<Update>,
 }
 
 impl Leftovers {
-    /// Takes hold of those that were not known before. Returns one update for each of them.
-    pub(crate) fn note(&mut self, seen: &[Stat], now: Instant) -> Vec<Update> {
-        let mut updates = Vec::new();
-        for stat in seen {
+    /// Takes hold of those that were not known before, and names them.
+    pub(crate) fn note(&mut self, seen: &[Member], now: Instant) -> News {
+        let mut news = News { fresh: 0, updates: Vec::new() };
+        for Member { stat, ties } in seen {
             if self.find(stat).is_some() {
                 continue;
             }
@@ -38,16 +56,24 @@ impl Leftovers {
             if Stat::of(stat.pid).is_none_or(|again| again.started != stat.started) {
                 continue;
             }
-            let (pid, name, age) = (stat.pid, stat.name.clone(), stat.age(now));
-            updates.push(Update::LeftBehind { pid, name: name.clone(), age });
-            self.found.push(Found { pid, started: stat.started, name, age, asked: false, life });
+            let (pid, name, age, ties) = (stat.pid, stat.name.clone(), stat.age(now), ties.clone());
+            news.fresh += 1;
+            if self.found.len() < NAMED {
+                news.updates.push(Update::LeftBehind { pid, name: name.clone(), age, ties: ties.clone() });
+            }
+            self.found.push(Found { pid, started: stat.started, name, age, ties, asked: false, life: Some(life) });
         }
-        updates
+        news
+    }
+
+    /// How many were found, and not named one by one.
+    pub(crate) fn unnamed(&self) -> usize {
+        self.found.len().saturating_sub(NAMED)
     }
 
     /// How many live. Those that have ended and became our children are reaped.
-    pub(crate) fn alive(&self) -> usize {
-        self.found.iter().filter(|found| !found.is_over()).count()
+    pub(crate) fn alive(&mut self) -> usize {
+        self.found.iter_mut().filter_map(Found::lives).count()
     }
 
     /// Asks those that were not asked yet to end, or kills them all.
@@ -62,22 +88,23 @@ impl Leftovers {
     }
 
     /// Asks these to end; kills those among them that were asked before.
-    pub(crate) fn end(&mut self, these: &[Stat]) {
-        for stat in these {
-            if let Some(found) = self.find(stat) {
+    pub(crate) fn end(&mut self, these: &[Member]) {
+        for member in these {
+            if let Some(found) = self.find(&member.stat) {
                 found.signal(if found.asked { Signal::Kill } else { Signal::Terminate });
             }
         }
     }
 
-    /// The list, as it stands now.
-    pub(crate) fn report(&self) -> Vec<Left> {
-        let report = |found: &Found| {
-            let fate = if found.is_over() { Fate::Ended } else { Fate::Alive };
+    /// The list, as it stands now: the named ones, and of the others those that live.
+    pub(crate) fn report(&mut self) -> Vec<Left> {
+        let report = |(at, found): (usize, &mut Found)| {
+            let fate = if found.lives().is_some() { Fate::Alive } else { Fate::Ended };
             let state = if fate == Fate::Ended { 'X' } else { Stat::of(found.pid).map_or('?', |stat| stat.state) };
-            Left { pid: found.pid, name: found.name.clone(), age: found.age, state, fate }
+            let (pid, name, age, ties) = (found.pid, found.name.clone(), found.age, found.ties.clone());
+            (at < NAMED || fate == Fate::Alive).then_some(Left { pid, name, age, ties, state, fate })
         };
-        self.found.iter().map(report).collect()
+        self.found.iter_mut().enumerate().filter_map(report).collect()
     }
 
     fn find(&mut self, stat: &Stat) -> Option<&mut Found> {
@@ -88,17 +115,20 @@ impl Leftovers {
 impl Found {
     fn signal(&mut self, signal: Signal) {
         self.asked = true;
+        let Some(life) = &self.life else { return };
         // It may have just ended, or belong to another user; either shows in the next count.
-        if let Err(error) = self.life.signal(signal) {
+        if let Err(error) = life.signal(signal) {
             tracing::debug!(pid = self.pid, %error, "a process that a tool left behind could not be signalled");
         }
     }
 
-    fn is_over(&self) -> bool {
-        let over = self.life.is_over();
-        if over {
-            self.life.reap();
+    /// Some if it does.
+    fn lives(&mut self) -> Option<()> {
+        if self.life.as_ref()?.is_over() {
+            let life = self.life.take()?;
+            life.reap();
+            return None;
         }
-        over
+        Some(())
     }
 }

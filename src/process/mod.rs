@@ -53,4 +53,4 @@ pub use proc::{is_written, place};
 pub use record::{Care, Intent, Recorded, recorded};
 pub use spec::{Limits, Manner, Sign, Spec, Stdin};
 pub use stop::{Directly, Stop, StopWatch, Stopper, stop_channel};
-pub use update::{Ended, Exit, Fate, Left, Room, Sink, Stream, ToolSignal, Unread, Update, Why};
+pub use update::{Ended, Exit, Fate, Left, Room, Sink, Stream, Tie, ToolSignal, Unread, Update, Why};

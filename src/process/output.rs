@@ -253,3 +253,7 @@ fn last_overwrite(bytes: &[u8]) -> &[u8] {
 #[cfg(test)]
 #[path = "output_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "output_attack_tests.rs"]
+mod attack;

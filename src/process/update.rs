@@ -105,7 +105,11 @@ pub enum Update {
         name: String,
         /// How long it has been running.
         age: Duration,
+        /// How it belongs to the tool.
+        ties: Vec<Tie>,
     },
+    /// Something of the tool, or the tool itself, could not be ended, and is waited for no longer.
+    Survived(Left),
     /// Something of what it printed was not handed on.
     Unread {
         /// Where.
@@ -162,6 +166,27 @@ impl fmt::Display for Exit {
     }
 }
 
+/// How a process belongs to a tool, as it was seen from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tie {
+    /// It is the tool itself.
+    Itself,
+    /// The tool had started it, and is its parent still.
+    Child,
+    /// Another process of the tool is its parent.
+    Descendant,
+    /// Its parent has ended.
+    Orphan,
+    /// It is in the tool's process group.
+    Group,
+    /// The tool's mark is in its environment.
+    Mark,
+    /// It has the tool's output open.
+    Output,
+    /// It keeps a pipe open whose end the tool waits for.
+    Pipe,
+}
+
 /// What became of something left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
@@ -180,6 +205,8 @@ pub struct Left {
     pub name: String,
     /// How long it had been running when it was found.
     pub age: Duration,
+    /// How it belongs to the tool.
+    pub ties: Vec<Tie>,
     /// Its state when it was last seen, as the kernel writes it: `S`, `D`, `T`…
     pub state: char,
     /// What became of it.
@@ -203,6 +230,8 @@ pub struct Ended {
     pub killed: bool,
     /// What it left behind.
     pub left_behind: Vec<Left>,
+    /// How many more were found behind it, which came and went too fast to be named.
+    pub unnamed: usize,
     /// How long its process ran.
     pub took: Duration,
 }

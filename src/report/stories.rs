@@ -9,10 +9,10 @@ use crate::event::{
     BundleFact, BusyManner, Counts, Diagnostic, Envelope, Event, Failed, Former, InFlight, Kept, LockBlocked,
     LockClaimed, LockEnd, LockObserved, LockReleased, NoteMade, ObjectApplied, ObjectChange, ObjectReady,
     ObjectWaiting, PlannedStep, ProcessFinished, ProcessInterruptReported, ProcessInterrupted, ProcessLeftBehind,
-    ProcessOutput, ProcessStarted, ReleaseManner, ResourceCompleted, ResourceCounts, ResourceFailed, ResourcePlanned,
-    ResourceStarted, RunFinished, RunOutcome, RunPlanned, RunStarted, SCHEMA_ID, SCHEMA_VERSION, Seen, Severity,
-    SignalEffect, SignalReceived, StepCounts, StepFinished, StepOutcome, StepProgressed, StepStarted, StopBudget,
-    StopCause, StopManner, StopRequested, Stream, ToolChecked,
+    ProcessOutput, ProcessStarted, Relation, ReleaseManner, ResourceCompleted, ResourceCounts, ResourceFailed,
+    ResourcePlanned, ResourceStarted, RunFinished, RunOutcome, RunPlanned, RunStarted, SCHEMA_ID, SCHEMA_VERSION, Seen,
+    Severity, SignalEffect, SignalReceived, StepCounts, StepFinished, StepOutcome, StepProgressed, StepStarted,
+    StopBudget, StopCause, StopManner, StopRequested, Stream, ToolChecked,
 };
 use crate::failure::Code;
 
@@ -140,6 +140,7 @@ impl Story {
             holder: None,
             counts: Counts { steps: StepCounts { done: self.done, ..StepCounts::default() }, ..Counts::default() },
             unfinished: Vec::new(),
+            survived: Vec::new(),
             kept: Vec::new(),
             next: Vec::new(),
             dry_run: false,
@@ -482,6 +483,7 @@ pub(crate) fn partial() -> Vec<Seen> {
         pid: 48_340,
         name: "terraform-provi".into(),
         age_ms: 22_000,
+        relations: vec![Relation::Orphan, Relation::Group],
     });
     story.end(StepOutcome::Stopped, "OpenTofu ended, but nobody saw the end of 1 resource", None);
     story.release();

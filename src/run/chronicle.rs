@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::clock::{Clock, Instant};
-use crate::event::{Counts, Event, NoteMade};
+use crate::event::{Counts, Event, NoteMade, ProcessSurvived};
 use crate::run::journal::{Journal, Last, Settled};
 use crate::run::reports::Unwritten;
 use crate::run::tally::Tally;
@@ -56,6 +56,11 @@ impl Chronicle {
     /// The addresses whose change was begun and whose end nobody saw.
     pub fn unfinished(&self) -> BTreeSet<String> {
         self.tally.unfinished().clone()
+    }
+
+    /// The processes of the run that could not be ended.
+    pub fn survived(&self) -> Vec<ProcessSurvived> {
+        self.tally.survived().to_vec()
     }
 
     /// Now, for decisions.

@@ -4,6 +4,7 @@
 //!
 //! Only a build with the feature `test-tools` can be asked; in every other one there is nothing here.
 
+use crate::process::Limits;
 use crate::run::spec::Spec;
 use crate::run::while_held::WhileHeld;
 
@@ -25,6 +26,16 @@ pub fn of_tools(spec: &Spec) {
     }
     #[cfg(not(feature = "test-tools"))]
     let _ = spec;
+}
+
+/// How long a tool is waited for: with `watchdog:SECONDS` a test waits less than a minute for what cannot be ended.
+pub fn patience(spec: &Spec, limits: Limits) -> Limits {
+    #[cfg(feature = "test-tools")]
+    if let Some(seconds) = spec.break_at.as_deref().and_then(|at| at.strip_prefix("watchdog:")?.parse().ok()) {
+        return Limits { watchdog: std::time::Duration::from_secs(seconds), ..limits };
+    }
+    let _ = spec;
+    limits
 }
 
 /// From now on notes in a file of the test when this run may write, as a step asks it before each write: the run, and the

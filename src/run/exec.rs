@@ -33,7 +33,8 @@ impl Life {
             | Update::InterruptReported { .. }
             | Update::Killed { .. }
             | Update::Unread { .. }
-            | Update::LeftBehind { .. } => {}
+            | Update::LeftBehind { .. }
+            | Update::Survived(_) => {}
         }
     }
 

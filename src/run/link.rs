@@ -171,3 +171,7 @@ mod tests {
         assert_eq!(ear.next::<Answer>().await, None);
     }
 }
+
+#[cfg(test)]
+#[path = "link_attack_tests.rs"]
+mod attack;

@@ -241,6 +241,7 @@ fn run_finished(
         holder: engine.work.end().holder.clone(),
         counts: engine.told.counts(),
         unfinished: unfinished.iter().cloned().collect(),
+        survived: engine.told.survived(),
         kept: engine.work.kept(),
         next: next(spec, &verdict, &engine.work, &engine.told),
         dry_run: spec.mode == Mode::DryRun,

@@ -16,6 +16,7 @@ use crate::pipeline::Verb;
 use crate::process::StopWatch;
 use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
+use crate::run::drill;
 use crate::run::keeping::{self, Origin};
 use crate::run::spec::{ForBundle, ForCommand, Mode, OnCluster, Purpose, Spec, Substrate};
 use crate::step::{self, CommandKit, Equipment, Kit, Means, Tool, Updates};
@@ -145,7 +146,7 @@ fn means(
         keep_output: spec.keep_output,
         environment: spec.environment.clone(),
         redactor,
-        limits: spec.limits(),
+        limits: drill::patience(spec, spec.limits()),
         stop,
         updates,
         clock,

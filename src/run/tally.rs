@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::clock::Instant;
-use crate::event::{Counts, Event, InFlight, Severity, StepOutcome, StepProgressed};
+use crate::event::{Counts, Event, InFlight, ObjectWaiting, ProcessSurvived, Severity, StepOutcome, StepProgressed};
 use crate::run::translate::millis;
 
 /// Counts and what is in flight.
@@ -20,6 +20,8 @@ pub struct Tally {
     programs: BTreeMap<String, Instant>,
     /// The addresses whose change was begun and not yet seen to end, whatever became of the step.
     open: BTreeSet<String>,
+    /// The processes that could not be ended.
+    survived: Vec<ProcessSurvived>,
 }
 
 impl Tally {
@@ -51,12 +53,7 @@ impl Tally {
                 self.end(&failed.address);
                 self.counts.resources.failed += 1;
             }
-            Event::ObjectWaiting(waiting) => {
-                let name =
-                    crate::event::facts::cluster::object(&waiting.kind, waiting.namespace.as_deref(), &waiting.name);
-                let since = self.waits.get(&name).map_or(now, |(_, since)| *since);
-                self.waits.insert(name, (waiting.why.clone(), since));
-            }
+            Event::ObjectWaiting(waiting) => self.wait(waiting, now),
             Event::ObjectReady(ready) => {
                 let name = crate::event::facts::cluster::object(&ready.kind, ready.namespace.as_deref(), &ready.name);
                 self.waits.remove(&name);
@@ -64,6 +61,7 @@ impl Tally {
             Event::ProcessStarted(started) => drop(self.programs.insert(started.program.clone(), now)),
             Event::ProcessFinished(finished) => drop(self.programs.remove(&finished.program)),
             Event::Diagnostic(diagnostic) if diagnostic.severity == Severity::Warning => self.counts.warnings += 1,
+            Event::ProcessSurvived(survived) => self.survive(survived),
             Event::LockRenewalFailed(failed) if failed.tries == 1 => self.counts.renewal_gaps += 1,
             Event::Diagnostic(_)
             | Event::RunStarted(_)
@@ -102,6 +100,17 @@ impl Tally {
         self.resources.remove(address);
     }
 
+    fn survive(&mut self, survived: &ProcessSurvived) {
+        self.counts.warnings += 1;
+        self.survived.push(survived.clone());
+    }
+
+    fn wait(&mut self, waiting: &ObjectWaiting, now: Instant) {
+        let name = crate::event::facts::cluster::object(&waiting.kind, waiting.namespace.as_deref(), &waiting.name);
+        let since = self.waits.get(&name).map_or(now, |(_, since)| *since);
+        self.waits.insert(name, (waiting.why.clone(), since));
+    }
+
     fn count(&mut self, action: &str) {
         let resources = &mut self.counts.resources;
         match action {
@@ -130,6 +139,11 @@ impl Tally {
     /// The addresses whose change was begun and whose end nobody saw, well or badly.
     pub fn unfinished(&self) -> &BTreeSet<String> {
         &self.open
+    }
+
+    /// The processes that could not be ended.
+    pub fn survived(&self) -> &[ProcessSurvived] {
+        &self.survived
     }
 
     /// What is in flight now, longest first: resources, else what is waited for, else programs.
@@ -165,9 +179,7 @@ fn doing(action: &str, address: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{
-        ObjectWaiting, PlannedStep, ProcessStarted, ResourceCompleted, ResourceStarted, RunPlanned, StepStarted,
-    };
+    use crate::event::{PlannedStep, ProcessStarted, ResourceCompleted, ResourceStarted, RunPlanned, StepStarted};
 
     fn at(seconds: u64) -> Instant {
         Instant::since_boot(Duration::from_secs(seconds))

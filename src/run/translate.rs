@@ -69,9 +69,18 @@ fn of_process(program: String, update: process::Update) -> Event {
         process::Update::Killed { pid, why } => {
             Event::ProcessKilled(event::ProcessKilled { program, pid, why: why.to_string() })
         }
-        process::Update::LeftBehind { pid, name, age } => {
-            Event::ProcessLeftBehind(event::ProcessLeftBehind { program, pid, name, age_ms: millis(age) })
+        process::Update::LeftBehind { pid, name, age, ties } => {
+            let relations = ties.into_iter().map(of_tie).collect();
+            Event::ProcessLeftBehind(event::ProcessLeftBehind { program, pid, name, age_ms: millis(age), relations })
         }
+        process::Update::Survived(left) => Event::ProcessSurvived(event::ProcessSurvived {
+            program,
+            pid: left.pid,
+            name: left.name,
+            age_ms: millis(left.age),
+            relations: left.ties.into_iter().map(of_tie).collect(),
+            state: left.state.to_string(),
+        }),
         process::Update::Unread { stream, why } => {
             Event::NoteMade(event::NoteMade { text: not_read(&program, stream, why) })
         }
@@ -84,6 +93,19 @@ fn of_process(program: String, update: process::Update) -> Event {
             let duration_ms = millis(took);
             Event::ProcessFinished(event::ProcessFinished { program, pid: None, exit_code, signal, duration_ms })
         }
+    }
+}
+
+fn of_tie(tie: process::Tie) -> event::Relation {
+    match tie {
+        process::Tie::Itself => event::Relation::Itself,
+        process::Tie::Child => event::Relation::Child,
+        process::Tie::Descendant => event::Relation::Descendant,
+        process::Tie::Orphan => event::Relation::Orphan,
+        process::Tie::Group => event::Relation::Group,
+        process::Tie::Mark => event::Relation::Mark,
+        process::Tie::Output => event::Relation::Output,
+        process::Tie::Pipe => event::Relation::Pipe,
     }
 }
 

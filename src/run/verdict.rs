@@ -195,6 +195,72 @@ mod tests {
         }
     }
 
+    /// Where the lock can be after each way in which a run may have had it.
+    const LOCKS: [LockEnd; 6] =
+        [LockEnd::Released, LockEnd::NeverTaken, LockEnd::NotHeld, LockEnd::Lost, LockEnd::Left, LockEnd::Unknown];
+
+    /// Every combination of what ended a run and of where the lock is then, against what the exit codes promise: each
+    /// claims only what was witnessed.
+    #[test]
+    fn no_combination_of_ends_claims_more_than_was_witnessed() {
+        let code = |code, message: &str| Some(Failure::new(code, message));
+        let failures =
+            [None, code(Code::ChartFailed, "failed"), code(Code::Forbidden, "no"), code(Code::LockHeld, "held")];
+        let losses = [None, code(Code::LockLost, "lost")];
+        let bugs = [None, code(Code::Internal, "a bug")];
+        let reports = [None, code(Code::ReportUnwritten, "disk full")];
+        let stops = [None, Some(Strength::Graceful), Some(Strength::Force)];
+        let mut seen = 0;
+        for failure in &failures {
+            for (lost, broke) in losses.iter().flat_map(|lost| bugs.iter().map(move |broke| (lost, broke))) {
+                for (stop, partial) in stops.into_iter().flat_map(|stop| [(stop, false), (stop, true)]) {
+                    for (lock, report) in
+                        LOCKS.into_iter().flat_map(|lock| reports.iter().map(move |report| (lock, report)))
+                    {
+                        let (failure, lost, broke) = (failure.clone(), lost.clone(), broke.clone());
+                        let ending =
+                            Ending { failure, lost, broke, stop, partial, begun: partial, ..Ending::default() };
+                        assert_witnessed(&ending, lock, report.as_ref());
+                        seen += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(seen, 4 * 2 * 2 * 6 * 6 * 2);
+    }
+
+    #[track_caller]
+    fn assert_witnessed(ending: &Ending, lock: LockEnd, report: Option<&Failure>) {
+        let verdict = decide(ending, lock, report.cloned());
+        let (exit, about) = (verdict.exit(), format!("{ending:?} {lock:?} {report:?}: {verdict:?}"));
+        let is_held = matches!(lock, LockEnd::Left | LockEnd::Unknown);
+        let went_well = ending.failure.is_none() && ending.lost.is_none() && ending.broke.is_none();
+        let says = |word: &str| {
+            verdict.failure.as_ref().is_some_and(|failure| {
+                std::iter::once(&failure.message).chain(&failure.causes).any(|said| said.contains(word))
+            })
+        };
+        match exit {
+            0 => assert!(went_well && ending.stop.is_none() && !is_held && report.is_none(), "{about}"),
+            10 => assert!(ending.stop.is_some() && !ending.partial && !is_held, "{about}"),
+            11 => assert!(ending.stop.is_some() && ending.partial && says("PARTIALLY APPLIED"), "{about}"),
+            12 => assert!(is_held && (ending.stop.is_some() || went_well), "{about}"),
+            22 => assert!(ending.lost.is_some() && ending.stop != Some(Strength::Force), "{about}"),
+            40 => assert!(went_well && ending.stop.is_none() && !is_held && report.is_some(), "{about}"),
+            70 => assert!(ending.broke.is_some() && ending.lost.is_none(), "{about}"),
+            1 | 5 | 20 => assert!(ending.failure.is_some() && ending.stop.is_none(), "{about}"),
+            other => panic!("{other}: {about}"),
+        }
+        // A forced run never passes for a clean one while it has left the lock.
+        assert!(!(ending.stop == Some(Strength::Force) && is_held) || exit == 12, "{about}");
+        // That something may be half done is never kept back.
+        let silent = ending.partial && ending.lost.is_none() && ending.stop == Some(Strength::Graceful);
+        assert!(!silent || says("PARTIALLY APPLIED"), "{about}");
+        let is_stop = matches!(verdict.outcome, RunOutcome::Stopped);
+        assert!(!is_stop || ending.stop.is_some(), "{about}");
+        assert_eq!(verdict.outcome == RunOutcome::Succeeded, exit == 0 || exit == 40, "{about}");
+    }
+
     #[test]
     fn what_keeps_the_lock_is_a_cause_and_its_hint_comes_instead_of_the_table_s() {
         let kept = Failure::new(Code::StoppedForced, "finalizers keep it").hint("take them off");

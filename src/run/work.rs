@@ -513,7 +513,8 @@ impl Work {
             | process::Update::InterruptReported { .. }
             | process::Update::Killed { .. }
             | process::Update::Unread { .. }
-            | process::Update::LeftBehind { .. } => false,
+            | process::Update::LeftBehind { .. }
+            | process::Update::Survived(_) => false,
         };
         if moved {
             self.note([(notes::CHILDREN, self.tools_at_work())]);

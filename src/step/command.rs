@@ -172,6 +172,7 @@ mod tests {
             why,
             killed: exit == Exit::Signal(9),
             left_behind: Vec::new(),
+            unnamed: 0,
             took: Duration::from_secs(1),
         }
     }

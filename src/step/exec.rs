@@ -210,6 +210,7 @@ mod tests {
             why,
             killed: why > Some(Why::TimedOut),
             left_behind: Vec::new(),
+            unnamed: 0,
             took: Duration::from_secs(1),
         }
     }

@@ -14,6 +14,7 @@ fn ended(exit: Exit, why: Option<Why>) -> Ended {
         why,
         killed: exit == Exit::Signal(9),
         left_behind: Vec::new(),
+        unnamed: 0,
         took: Duration::from_secs(1),
     }
 }

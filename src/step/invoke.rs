@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::failure::{Code, Failure};
 use crate::process::{self, Ended, Manner, Room, Sign, Sink, Spec, Stdin};
 use crate::redact::Redactor;
-use crate::step::{Means, Mode, Severity, Update};
+use crate::step::{Means, Mode, Update};
 
 /// The folder of the run directory for what is removed at the run's end: variables, values, copies, saved plans.
 pub const PRIVATE: &str = "private";
@@ -112,9 +112,9 @@ impl Call {
         }
         let name = self.name.clone();
         let spec = Spec { stdin, ..self.spec(means, &files) };
-        let sink = Forward { means, name, hear };
+        let sink = Forward { means, name: name.clone(), hear };
         let ended = process::drive(spec, means.limits, means.stop.clone(), means.clock.as_ref(), sink).await?;
-        say_alive(means, &ended);
+        say_unnamed(means, &name, &ended);
         Ok(Done { ended, files })
     }
 
@@ -146,17 +146,12 @@ impl Call {
     }
 }
 
-/// Names what could not be ended: the lock may be given back while it lives.
-fn say_alive(means: &Means, ended: &Ended) {
-    for left in ended.left_behind.iter().filter(|left| left.fate == process::Fate::Alive) {
-        means.updates.send(Update::Diagnostic {
-            severity: Severity::Warning,
-            origin: "dcctl".to_owned(),
-            summary: format!("process {} ({}) could not be ended and is still there", left.pid, left.name),
-            detail: format!("Its state is {}. What it still does to the cluster, nobody watches.", left.state),
-            address: None,
-            source: None,
-        });
+/// Says that more was left than could be named.
+fn say_unnamed(means: &Means, name: &str, ended: &Ended) {
+    if ended.unnamed > 0 {
+        let text =
+            format!("{name} left {} more processes behind, which came and went too fast to be named", ended.unnamed);
+        means.updates.send(Update::Note(text));
     }
 }
 

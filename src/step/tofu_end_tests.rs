@@ -1,7 +1,7 @@
 //! Every end of OpenTofu, and what is said of it.
 
 use super::*;
-use crate::process::{Directly, Left, Stream, Update, Why};
+use crate::process::{Directly, Left, Stream, Tie, Update, Why};
 use serde_json::json;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ fn ended(exit: Exit) -> Ended {
         why: None,
         killed: false,
         left_behind: Vec::new(),
+        unnamed: 0,
         took: Duration::from_secs(5),
     }
 }
@@ -110,7 +111,10 @@ fn anything_else_after_a_stop_is_partial_and_named() {
 
 #[test]
 fn giving_up_says_what_was_witnessed_and_how_long_it_waited() {
-    let left = |pid, fate| Left { pid, name: "provider".to_owned(), age: Duration::from_secs(9), state: 'D', fate };
+    let left = |pid, fate| {
+        let (name, ties) = ("provider".to_owned(), vec![Tie::Orphan]);
+        Left { pid, name, age: Duration::from_secs(9), ties, state: 'D', fate }
+    };
     let unseen = Ended { left_behind: vec![left(42, Fate::Alive)], ..interrupted(Exit::Unseen) };
     let note = stop_of(&ui(&[]), &unseen).note;
     assert!(note.starts_with("dcctl stopped waiting for the interrupted OpenTofu command. Nobody saw process 42 end"));

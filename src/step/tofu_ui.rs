@@ -34,6 +34,9 @@ const HALTED: &str = "execution halted";
 /// The summary of a diagnostic whose detail has the whole command in it.
 const LOCAL_EXEC: &str = "local-exec provisioner error";
 
+/// What is in such a diagnostic, and in the line that carries a state. The detail of a diagnostic comes before its summary.
+const SECRETIVE: [&str; 3] = [LOCAL_EXEC, "Error running command", "\"state\":"];
+
 /// What one line tells about the tool.
 pub(crate) fn signs(line: &str) -> Option<Sign> {
     if !line.starts_with('{') {
@@ -250,6 +253,10 @@ impl Ui {
         let whole = std::mem::take(&mut self.parts);
         match serde_json::from_str::<Line>(&whole) {
             Ok(line) => self.read(line),
+            Err(_) if may_be_secret(&whole) => {
+                let detail = "It may have the state or a command with its secrets in it.";
+                Heard::Said(vec![error("a line of OpenTofu could not be read, and is left out", detail)])
+            }
             // Not cut here: half of a secret in it would not be known for one.
             Err(_) => Heard::Text(process::Update::Line { stream: Stream::Stdout, text: whole, lossy, more: false }),
         }
@@ -419,6 +426,12 @@ impl Ui {
     }
 }
 
+/// Whether a line that cannot be read was one of the two kinds that carry secrets: one that was torn when OpenTofu was killed
+/// or the disk was full, or one of a form that is not known yet.
+fn may_be_secret(line: &str) -> bool {
+    line.starts_with("{\"@") && SECRETIVE.iter().any(|part| line.contains(part))
+}
+
 /// A message as a line of the tool's output.
 fn text(message: &str) -> Heard {
     let words: Vec<&str> = message.split_whitespace().collect();
@@ -463,3 +476,7 @@ fn error(summary: &str, detail: &str) -> Update {
 #[cfg(test)]
 #[path = "tofu_ui_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tofu_ui_attack_tests.rs"]
+mod attack;

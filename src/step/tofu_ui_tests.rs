@@ -191,3 +191,20 @@ fn lines_tell_what_the_tool_is_at() {
         assert_eq!(signs(&line), expected, "{line}");
     }
 }
+
+/// OpenTofu was killed, or its disk was full, in the middle of the line; or the line has a form that is not known.
+#[test]
+fn a_line_that_cannot_be_read_and_may_carry_secrets_is_left_out() {
+    let torn = [
+        r#"{"@level":"error","@message":"Error: local-exec provisioner error","diagnostic":{"detail":"Error running command 'curl hunter22"#,
+        r#"{"@level":"error","@message":"x","diagnostic":{"detail":"hunter22","severity":1,"summary":"local-exec provisioner error"}}"#,
+        r#"{"@level":"info","@message":"The state","state":{"secret":"hunter22""#,
+    ];
+    for line in torn {
+        let line = process::Update::Line { stream: Stream::Stdout, text: line.to_owned(), lossy: false, more: false };
+        match Ui::default().take(line) {
+            Heard::Text(update) => panic!("it was handed on: {update:?}"),
+            Heard::Said(said) => assert!(!format!("{said:?}").contains("hunter22") && said.len() == 1, "{said:?}"),
+        }
+    }
+}

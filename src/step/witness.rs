@@ -279,6 +279,7 @@ mod tests {
             why: None,
             killed: false,
             left_behind: Vec::new(),
+            unnamed: 0,
             took: Duration::from_secs(1),
         }
     }

@@ -20,6 +20,8 @@ pub(crate) mod described;
 pub(crate) mod disk;
 pub(crate) mod folder;
 #[cfg(test)]
+pub(crate) mod freezer;
+#[cfg(test)]
 pub(crate) mod hand;
 pub(crate) mod http;
 #[cfg(test)]

@@ -151,7 +151,50 @@ impl Fact for ProcessKilled {
     }
 }
 
-/// Something that a program had started was alive when the program had ended. It is ended before the run goes on.
+/// How a process belongs to a program, as it was seen from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Relation {
+    /// It is the program itself.
+    Itself,
+    /// The program had started it and is its parent still.
+    Child,
+    /// Another process of the program is its parent.
+    Descendant,
+    /// Its parent has ended.
+    Orphan,
+    /// It is in the program's process group.
+    Group,
+    /// The program's mark is in its environment.
+    Mark,
+    /// It has the program's output open.
+    Output,
+    /// It keeps a pipe open whose end the program waits for.
+    Pipe,
+}
+
+impl Relation {
+    fn said(self) -> &'static str {
+        match self {
+            Relation::Itself => "the program itself",
+            Relation::Child => "a child of it",
+            Relation::Descendant => "a child of one of its processes",
+            Relation::Orphan => "an orphan",
+            Relation::Group => "in its process group",
+            Relation::Mark => "with its mark in the environment",
+            Relation::Output => "with its output open",
+            Relation::Pipe => "with a pipe open whose end it waits for",
+        }
+    }
+}
+
+fn said(relations: &[Relation]) -> String {
+    let said: Vec<&str> = relations.iter().map(|relation| relation.said()).collect();
+    if said.is_empty() { String::new() } else { format!(": {}", said.join(", ")) }
+}
+
+/// Something that a program had started outlived it, or holds up its end. It is ended before the run goes on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessLeftBehind {
@@ -163,6 +206,9 @@ pub struct ProcessLeftBehind {
     pub name: String,
     /// How long it has been alive, in milliseconds.
     pub age_ms: u64,
+    /// How it belongs to the program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relations: Vec<Relation>,
 }
 
 impl Fact for ProcessLeftBehind {
@@ -171,8 +217,49 @@ impl Fact for ProcessLeftBehind {
     }
 
     fn message(&self) -> String {
-        let Self { program, pid, name, age_ms } = self;
-        format!("{program} ended and left process {pid} ({name}) behind, {} old", span(*age_ms))
+        let Self { program, pid, name, age_ms, relations } = self;
+        format!("{program} left process {pid} ({name}) behind, {} old{}", span(*age_ms), said(relations))
+    }
+}
+
+/// A process of a program could not be ended, and is waited for no longer. The verdict names it, too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProcessSurvived {
+    /// The program that it belongs to.
+    pub program: String,
+    /// Its own process id.
+    pub pid: u32,
+    /// Its own name.
+    pub name: String,
+    /// How long it had been alive when it was found, in milliseconds.
+    pub age_ms: u64,
+    /// How it belongs to the program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub relations: Vec<Relation>,
+    /// Its state when it was last seen, in the kernel's letter: `S` sleeping, `D` not to be interrupted, `T` stopped.
+    pub state: String,
+}
+
+impl ProcessSurvived {
+    /// The process in a few words.
+    pub fn named(&self) -> String {
+        let Self { program, pid, name, age_ms, relations, state } = self;
+        format!("process {pid} ({name}) of {program}, {} old, state {state}{}", span(*age_ms), said(relations))
+    }
+}
+
+impl Fact for ProcessSurvived {
+    fn level(&self) -> Level {
+        Level::Warn
+    }
+
+    fn message(&self) -> String {
+        let Self { program, pid, name, state, .. } = self;
+        format!(
+            "process {pid} ({name}) of {program} could not be ended and is still there, state {state}; what it still does \
+             to the cluster, nobody watches"
+        )
     }
 }
 

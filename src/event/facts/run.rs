@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::facts::process::ProcessSurvived;
 use crate::event::kind::Fact;
 use crate::event::outcome::{Failed, Level, LockEnd, RunOutcome};
 use crate::event::text::{count, span};
@@ -190,6 +191,9 @@ pub struct RunFinished {
     /// The addresses of resources whose change was begun and not seen to complete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfinished: Vec<String>,
+    /// Processes of the run that could not be ended: what they still do to the cluster, nobody watches.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub survived: Vec<ProcessSurvived>,
     /// Files that were kept for a person to look at, the most urgent first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<Kept>,

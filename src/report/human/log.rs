@@ -179,6 +179,7 @@ impl Log {
             | Event::LockWaiting(_)
             | Event::ProcessKilled(_)
             | Event::ProcessLeftBehind(_)
+            | Event::ProcessSurvived(_)
             | Event::OutputDropped(_)
             | Event::ReportFailed(_) => vec![marked(Style::Caution, "!", &event.message())],
             Event::ProcessInterruptReported(reported) if reported.times > 1 => {
@@ -334,10 +335,7 @@ impl Step {
                 shown.then(|| printed(&readable(&said.text))).into_iter().collect()
             }
             Event::ObjectApplied(applied) => self.objects.apply(applied),
-            Event::ObjectWaiting(waiting) => {
-                self.wait(waiting, now);
-                Vec::new()
-            }
+            Event::ObjectWaiting(waiting) => self.wait(waiting, now),
             Event::ObjectReady(ready) => self.ready(ready, now).into_iter().collect(),
             Event::ResourcePlanned(planned) => {
                 self.resources.plan(&planned.address, &planned.action);
@@ -375,6 +373,7 @@ impl Step {
             | Event::ProcessInterruptReported(_)
             | Event::ProcessKilled(_)
             | Event::ProcessLeftBehind(_)
+            | Event::ProcessSurvived(_)
             | Event::OutputDropped(_)
             | Event::ResourceProgressed(_)
             | Event::ToolChecked(_)
@@ -387,9 +386,11 @@ impl Step {
         }
     }
 
-    fn wait(&mut self, waiting: &ObjectWaiting, now: Duration) {
+    /// What is waited for is in the line that lives, and has none of its own.
+    fn wait(&mut self, waiting: &ObjectWaiting, now: Duration) -> Vec<Row> {
         let name = object(&waiting.kind, waiting.namespace.as_deref(), &waiting.name);
         self.in_flight.set(&name, format!("waiting for {name} ({})", waiting.why), now);
+        Vec::new()
     }
 
     /// Only what was waited for is worth a line.

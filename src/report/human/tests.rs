@@ -208,7 +208,8 @@ fn a_stop_that_leaves_the_infrastructure_partially_applied() {
            tofu apply (process 48301) was sent SIGINT: a stop was requested
            tofu apply says that it was interrupted and is stopping
          … still creating module.broker.demo_object.replica["eu-west"] (18s)
-         ! tofu apply ended and left process 48340 (terraform-provi) behind, 22s old
+         ! tofu apply left process 48340 (terraform-provi) behind, 22s old: an orphan, in its process
+           group
          ■ stopped after 23s: OpenTofu ended, but nobody saw the end of 1 resource; 1 created
 
       why         asked to stop by SIGTERM during "Apply infrastructure"; the infrastructure is

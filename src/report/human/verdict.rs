@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::clock::human;
 use crate::event::text::span;
 use crate::event::{
-    Counts, Diagnostic, Event, LockBlocked, LockEnd, RunFinished, RunOutcome, RunStarted, StepFinished, StepOutcome,
+    Counts, Diagnostic, Event, LockBlocked, LockEnd, ProcessSurvived, RunFinished, RunOutcome, RunStarted,
+    StepFinished, StepOutcome,
 };
 use crate::failure::shell_word;
 use crate::report::human::log::labelled;
@@ -73,6 +74,7 @@ pub(super) fn verdict(finished: &RunFinished, gathered: &Gathered) -> Vec<Row> {
     rows.extend(what_to_do(finished));
     rows.extend(lock(finished, gathered));
     rows.extend(list("unfinished", &finished.unfinished));
+    rows.extend(list("still there", &finished.survived.iter().map(ProcessSurvived::named).collect::<Vec<_>>()));
     // After a success nobody has to look at the folder that the heading names.
     let is_news = |path: &str| finished.exit_code != 0 || gathered.run_dir.as_deref() != Some(path);
     let kept = finished.kept.iter().filter(|kept| is_news(&kept.path));

@@ -145,6 +145,7 @@ pub(super) fn finished(spec: &Spec, ending: Ending, told: &Chronicle) -> event::
         lock: ending.lock,
         counts: told.counts(),
         unfinished,
+        survived: told.survived(),
         holder: if ending.bears_our_name() || ending.lock == LockEnd::Lost { ending.holder } else { None },
         kept: files,
         next,

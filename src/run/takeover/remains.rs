@@ -239,6 +239,7 @@ impl Remains {
             | Event::LockRenewalFailed(_)
             | Event::ProcessKilled(_)
             | Event::ProcessLeftBehind(_)
+            | Event::ProcessSurvived(_)
             | Event::ObjectApplied(_)
             | Event::ObjectWaiting(_)
             | Event::ObjectReady(_)

@@ -157,7 +157,7 @@ instance:
     }
 
     /// Waits until a Helm has begun its revision and waits for pods that never become ready.
-    fn wait_until_pending(&self) {
+    pub(crate) fn wait_until_pending(&self) {
         let unready = |pod: &Value| pod["metadata"]["labels"]["bed.dcctl/never-ready"] == "true";
         wait::fact("Helm to wait for the pods", || {
             let pending = self.history().pop().is_some_and(|status| status.starts_with("pending-"));

@@ -3,6 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::bed::freezer::Freezer;
 use crate::chart::rig::Rig;
 
 fn count(events: &[Value], kind: &str) -> usize {
@@ -86,4 +87,32 @@ fn a_helm_whose_supervisor_was_killed_is_interrupted_once_and_the_next_run_goes_
     assert!(stat.is_empty() || stat.contains(") Z "), "Helm lives: {stat}");
     assert_eq!(rig.lease(), None);
     rig.bootstrap().run().expect_code(0);
+}
+
+/// A stop whose budget ends before Helm does: Helm is killed, its release is left pending, and the next run, which knows that
+/// this Helm has ended, repairs it under the lock.
+#[test]
+fn a_stop_that_leaves_a_pending_release_is_mended_by_the_next_run() {
+    let rig = Rig::declared();
+    let Some(freezer) = Freezer::new() else { return };
+    let run = rig.bootstrap_in_vain("5m").arg("--stop-after").arg("1s").start();
+    let started = run.wait_for("process.started", |event| event["data"]["program"] == "helm upgrade");
+    rig.wait_until_pending();
+    // It cannot heed its interrupt, and is killed with it.
+    freezer.freeze(u32::try_from(started["data"]["pid"].as_u64().expect("a number")).expect("a number"));
+    run.signal(Signal::TERM);
+    run.wait_for("process.killed", |_| true);
+    freezer.thaw();
+    let finished = run.finish().expect_code(11);
+    let events = finished.events();
+    assert_eq!(count(&events, "process.interrupted"), 1, "it gets one, and no second");
+    let verdict = rig.assert_failed(&finished, "stopped.partial");
+    assert_eq!((&verdict["lock"], rig.lease()), (&"released".into(), None));
+    assert_eq!(rig.history(), ["pending-install"]);
+
+    let finished = rig.bootstrap().run().expect_code(0);
+    let noted =
+        finished.events().into_iter().any(|event| event["data"]["text"].to_string().contains("pending-install"));
+    assert!(noted, "the repair is said: {}", finished.stdout);
+    assert_eq!(rig.history(), ["deployed"]);
 }

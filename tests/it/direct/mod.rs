@@ -6,6 +6,7 @@ mod files;
 mod folders;
 mod inherited;
 mod kept;
+mod left;
 mod names;
 mod options;
 mod reclaim;

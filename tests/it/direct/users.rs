@@ -18,7 +18,7 @@ const GROUP: u32 = 40_100;
 /// Another user than the one who tests.
 pub(super) struct User {
     uid: u32,
-    home: PathBuf,
+    pub(super) home: PathBuf,
     program: PathBuf,
 }
 
@@ -60,7 +60,7 @@ impl User {
     }
 
     /// A command under the lock of this folder, with this script.
-    fn sh(&self, rig: &Rig, folder: &Path, script: &str) -> Dcctl {
+    pub(super) fn sh(&self, rig: &Rig, folder: &Path, script: &str) -> Dcctl {
         self.dcctl_in(rig, folder, &["exec", "--output", "jsonl"]).args(["--", "sh", "-c", script])
     }
 }

@@ -3,6 +3,7 @@
 mod ends;
 mod input;
 mod lease;
+mod left;
 mod nested;
 mod output;
 mod room;

@@ -3,6 +3,7 @@
 //! Every wait is for a fact (a file, an update, an end). The limits are the shortest that still tell one rule from
 //! another.
 
+mod budget;
 mod detach;
 mod left;
 mod output;

@@ -5,10 +5,13 @@
 //! given back, the journal ends with a verdict, and a second bootstrap converges without a duplicate.
 
 mod both;
+mod budget;
 pub(crate) mod cast;
+mod disks;
 mod every;
 mod gone;
 mod granted;
+mod left;
 mod moments;
 mod parent;
 pub(crate) mod rig;

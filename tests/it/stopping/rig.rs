@@ -20,16 +20,17 @@ pub(crate) struct Rig {
 impl Rig {
     /// The slow thing takes this many seconds.
     pub(crate) fn new(seconds: f64) -> Rig {
-        Rig::with(&format!("  seconds = {seconds}\n"))
+        Rig::with_slow(&format!("  seconds = {seconds}\n"))
     }
 
     /// The same, and the slow thing's provider leaves a child that holds its standard error, for which OpenTofu waits.
     pub(crate) fn with_a_holder(seconds: f64) -> Rig {
         let held = "  behaviour = \"hold_stderr\"\n  hold_seconds = 600\n  hold_stubborn = true\n";
-        Rig::with(&format!("  seconds = {seconds}\n{held}"))
+        Rig::with_slow(&format!("  seconds = {seconds}\n{held}"))
     }
 
-    fn with(slow: &str) -> Rig {
+    /// The slow thing has these settings, a line each.
+    pub(crate) fn with_slow(settings: &str) -> Rig {
         let bed = Bed::take();
         let ledger = Ledger::at(bed.file("ledger.jsonl"));
         let root = bed.file("bundle/infra");
@@ -41,7 +42,7 @@ impl Rig {
             "terraform {\n  required_providers {\n    bed = { source = \"dcctl/bed\" }\n  }\n}\n".to_owned(),
             format!("provider \"bed\" {{ ledger = \"{}\" }}\n", ledger.path().display()),
             thing("before", "  seconds = 0.1\n"),
-            thing("slow", &format!("{slow}  depends_on = [bed_thing.before]\n")),
+            thing("slow", &format!("{settings}  depends_on = [bed_thing.before]\n")),
             thing("after", "  depends_on = [bed_thing.slow]\n"),
         ];
         fs::write(root.join("main.tf"), text.concat()).expect("the test's folder can be written");
@@ -129,6 +130,13 @@ impl Rig {
     pub(crate) fn lease(&self) -> Option<String> {
         let lease = self.bed.api().get(LEASE).expect("the API server answers")?;
         lease["spec"]["holderIdentity"].as_str().map(str::to_owned)
+    }
+
+    /// The text of the state; none when there is none.
+    pub(crate) fn state(&self) -> Option<String> {
+        let states = fs::read_dir(self.state_dir()).ok()?.flatten().map(|entry| entry.path());
+        let mut states = states.filter(|path| path.extension().is_some_and(|extension| extension == "tfstate"));
+        fs::read_to_string(states.next()?).ok()
     }
 
     /// The addresses in the state.

@@ -1,0 +1,146 @@
+//! What a command leaves behind, whatever it did to get away: it is named and ended before the lock is given back, and
+//! where it cannot be ended the verdict says so.
+
+use std::fs;
+
+use rustix::process::Pid;
+use serde_json::{Value, json};
+
+use crate::bed::freezer::Freezer;
+use crate::exec::{Rig, of_kind};
+
+/// What shortens the wait for something that cannot be ended, in a build for tests.
+const HURRY: (&str, &str) = ("DCCTL_TEST_BREAK", "watchdog:3");
+
+/// A mark of a process that was left: its number.
+#[track_caller]
+fn number(rig: &Rig, name: &str) -> i32 {
+    let text = rig.read(name).expect("it left its number");
+    String::from_utf8_lossy(&text).trim().parse().expect("a number")
+}
+
+fn lives(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = status.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !['Z', 'X'].contains(&state))
+}
+
+/// The event that names this process.
+#[track_caller]
+fn named(events: &[Value], kind: &str, pid: i32) -> Value {
+    let all = of_kind(events, kind);
+    let found = all.iter().find(|event| event["data"]["pid"] == pid);
+    (*found.unwrap_or_else(|| panic!("process {pid} is not among {all:?}"))).clone()
+}
+
+/// Whether one comes before the other in the journal.
+fn is_before(events: &[Value], first: &str, second: &str) -> bool {
+    let place = |kind: &str| events.iter().position(|event| event["type"] == kind);
+    place(first).zip(place(second)).is_some_and(|(first, second)| first < second)
+}
+
+fn is_related(event: &Value, relation: &str) -> bool {
+    event["data"]["relations"].as_array().is_some_and(|all| all.contains(&json!(relation)))
+}
+
+#[test]
+fn whatever_it_did_to_get_away_what_a_command_leaves_is_named_and_ended_before_the_lock_is_given_back() {
+    let rig = Rig::new();
+    let rows = [
+        // (what it is, the script, how it is known)
+        ("holds the output", "sleep 600 & echo $! > @/pid; echo last", "output"),
+        ("left the session", "setsid sh -c 'echo $$ > @/pid; exec sleep 600' & until [ -s @/pid ]; do :; done", "mark"),
+        (
+            "left it all but its parents",
+            "env -i setsid sh -c 'echo $$ > @/pid; exec sleep 600' < /dev/null > /dev/null 2>&1 & \
+             until [ -s @/pid ]; do :; done",
+            "orphan",
+        ),
+        (
+            "ignores SIGTERM",
+            "sh -c 'trap \"\" TERM HUP INT; echo $$ > @/pid; while :; do sleep 1; done' & until [ -s @/pid ]; do :; done",
+            "group",
+        ),
+    ];
+    for (what, script, relation) in rows {
+        let _ = fs::remove_file(rig.bed.file("pid"));
+        let finished = rig.sh(&["--output", "jsonl"], script).run().expect_code(0);
+        let (events, pid) = (finished.events(), number(&rig, "pid"));
+        let left = named(&events, "process.left_behind", pid);
+        assert!(is_related(&left, relation), "{what}: {left}");
+        assert!(left["data"]["age_ms"].is_u64() && left["data"]["name"].is_string(), "{what}: {left}");
+        assert!(is_before(&events, "process.left_behind", "lock.releasing"), "{what}");
+        assert!(!lives(pid), "{what}: it lives");
+        let verdict = &finished.verdict()["data"];
+        assert_eq!((&verdict["lock"], verdict.get("survived")), (&json!("released"), None), "{what}: {verdict}");
+        assert_eq!(rig.lease(), None);
+    }
+}
+
+/// Each generation lives for less than it takes to look through all processes, and none heeds SIGTERM.
+#[test]
+fn one_that_never_stops_forking_is_ended_and_not_named_without_end() {
+    let rig = Rig::new();
+    let script = "trap '' TERM; f() { echo x >> @/generations; f & }; f";
+    let finished = rig.sh(&["--output", "jsonl"], script).run().expect_code(0);
+    let generations = || rig.read("generations").map_or(0, |text| text.len());
+    let (then, events) = (generations(), finished.events());
+    assert!(then > 100, "it forked {then} times");
+    let left = of_kind(&events, "process.left_behind").len();
+    assert!((1..=100).contains(&left), "{left} were named");
+    let still: Vec<Pid> = rig.bed.mark().pids();
+    assert_eq!(generations(), then, "it goes on after the lock was given back: {still:?}");
+    assert_eq!(rig.lease(), None);
+}
+
+#[test]
+fn one_that_not_even_sigkill_ends_is_said_in_the_verdict() {
+    let rig = Rig::new();
+    let Some(freezer) = Freezer::new() else { return };
+    let script = "sleep 600 & echo $! > @/pid; until [ -e @/go ]; do sleep 0.05; done";
+    let run = rig.sh(&["--output", "jsonl"], script).env(HURRY.0, HURRY.1).start();
+    rig.wait_for("pid");
+    let pid = number(&rig, "pid");
+    freezer.freeze(pid.unsigned_abs());
+    rig.mark("go");
+    let finished = run.finish().expect_code(0);
+    let events = finished.events();
+    assert!(is_related(&named(&events, "process.left_behind", pid), "group"));
+    assert_survived(&events, pid);
+    assert!(lives(pid), "it stands still");
+    assert_eq!(rig.lease(), None);
+}
+
+#[test]
+fn a_command_that_cannot_be_killed_is_waited_for_no_longer_than_the_watchdog() {
+    let rig = Rig::new();
+    let Some(freezer) = Freezer::new() else { return };
+    let options = ["--output", "jsonl", "--stop-after", "1s"];
+    let run = rig.sh(&options, "echo $$ > @/pid; exec sleep 600").env(HURRY.0, HURRY.1).start();
+    rig.wait_for("pid");
+    let started = run.wait_for("process.started", |_| true)["data"]["pid"].clone();
+    let pid = i32::try_from(started.as_i64().expect("a number")).expect("a number");
+    freezer.freeze(pid.unsigned_abs());
+    run.signal(rustix::process::Signal::TERM);
+    let finished = run.finish().expect_code(11);
+    let verdict = &finished.verdict()["data"];
+    assert!(
+        verdict["failure"]["message"].as_str().is_some_and(|said| said.contains("nobody saw the end of `sh`")),
+        "{verdict}"
+    );
+    assert_eq!(
+        (&verdict["survived"][0]["pid"], &verdict["survived"][0]["relations"]),
+        (&json!(pid), &json!(["itself"]))
+    );
+    assert_eq!((&verdict["lock"], rig.lease()), (&json!("released"), None));
+}
+
+/// The verdict names it, and the lock is given back all the same, which is said, too.
+#[track_caller]
+fn assert_survived(events: &[Value], pid: i32) {
+    let survived = named(events, "process.survived", pid);
+    let verdict = &events.last().expect("there are events")["data"];
+    assert_eq!((&verdict["survived"][0]["pid"], &verdict["lock"]), (&json!(pid), &json!("released")), "{verdict}");
+    assert_eq!(verdict["survived"][0], survived["data"]);
+    assert!(is_before(events, "process.survived", "lock.releasing"));
+}
