@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -16,7 +15,8 @@ use crate::process::kin::{Kin, Member};
 use crate::process::left::Leftovers;
 use crate::process::machine::{Effect, Force, Input, Machine};
 use crate::process::orphan::Orphan;
-use crate::process::output::{Emptied, Lines, Piece, anywhere};
+use crate::process::output::{Emptied, anywhere};
+use crate::process::outputs::{More, Output, line};
 use crate::process::proc::{self, Stat};
 use crate::process::record::{Care, Intent, Record, Recorded};
 use crate::process::spec::{Limits, Manner, Sign, Spec};
@@ -70,24 +70,6 @@ pub async fn see_out(
     sink: impl Sink,
 ) -> Ended {
     Drive::inherit(orphan, with, stop, clock, sink).run().await
-}
-
-/// One output of the tool, read twice: for its signs as soon as it is there, for its lines as they are taken.
-struct Output {
-    stream: Stream,
-    head: Lines,
-    tail: Lines,
-}
-
-impl Output {
-    fn open(stream: Stream, path: &Path) -> io::Result<Output> {
-        Ok(Output { stream, head: Lines::open(path)?, tail: Lines::open(path)? })
-    }
-
-    /// The same, and nothing is said when nothing can be read.
-    fn inherit(stream: Stream, path: &Path) -> Output {
-        Output::open(stream, path).unwrap_or_else(|_| Output { stream, head: Lines::none(), tail: Lines::none() })
-    }
 }
 
 /// The end of the tool's process, as it was seen.
@@ -590,28 +572,6 @@ enum To {
     Leader,
     /// Its process group.
     Group,
-}
-
-/// What is to be expected of the outputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum More {
-    /// Nothing new was there.
-    None,
-    /// Lines came, and more may be there.
-    Came,
-    /// Lines are there, and nobody takes them now.
-    Waiting,
-}
-
-impl More {
-    /// The other one, where this says that nothing came.
-    fn or(self, other: More) -> More {
-        if self == More::None { other } else { self }
-    }
-}
-
-fn line(stream: Stream, piece: Piece<'_>) -> Update {
-    Update::Line { stream, text: piece.text.into_owned(), lossy: piece.lossy, more: piece.more }
 }
 
 fn note(pid: u32, sent: io::Result<()>) {

@@ -30,6 +30,7 @@ mod left;
 mod machine;
 mod orphan;
 mod output;
+mod outputs;
 mod plugins;
 mod proc;
 mod record;

@@ -1,6 +1,7 @@
 //! `dcctl exec` from outside: any command under the cluster's lock, against the real API server.
 
 mod ends;
+mod flood;
 mod input;
 mod lease;
 mod left;

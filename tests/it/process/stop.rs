@@ -106,7 +106,7 @@ async fn the_watchdog_stops_waiting_and_names_what_is_still_there() {
     assert_eq!(ended.exit, Exit::Unseen);
     let left: Vec<_> = ended.left_behind.iter().map(|left| (left.pid, left.name.as_str(), left.fate)).collect();
     assert_eq!(left, [(ended.pid, "fake-tool", Fate::Alive), (child, "fake-tool", Fate::Alive)]);
-    assert!(matches!(updates.last(), Some(Update::LeftBehind { .. } | Update::Finished { exit: Exit::Unseen, .. })));
+    assert!(matches!(updates.last(), Some(Update::Survived(_) | Update::Finished { exit: Exit::Unseen, .. })));
     for pid in [ended.pid, child] {
         signal(pid, rustix::process::Signal::KILL);
     }
