@@ -200,7 +200,6 @@ impl<'a, S: Sink> Drive<'a, S> {
             None => Kin::without_leader(started, &tag, paths),
         };
         let (machine, first) = Machine::inherit(care.manner, limits, before, now);
-        let group_lives = life.is_some();
         let mut drive = Drive {
             name,
             manner: care.manner,
@@ -216,7 +215,8 @@ impl<'a, S: Sink> Drive<'a, S> {
             record,
             outputs: [Output::inherit(Stream::Stdout, paths[0]), Output::inherit(Stream::Stderr, paths[1])],
             leftovers: Leftovers::default(),
-            group_lives,
+            // Whether its number was given away since its end nobody can tell.
+            group_lives: false,
             began: if started > 0 { proc::at(started) } else { now },
             reaped: now,
             pause: SHORTEST_PAUSE,
