@@ -7,7 +7,6 @@
 //! Invariant: what was started before the tool does not belong to it, whatever it has open. So a person who looks at
 //! an output file, or an older process that writes to it, is left alone.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::process::group;
@@ -21,16 +20,6 @@ pub fn of_run(run: &str) -> Vec<(u32, String)> {
     let mut all = proc::all();
     all.retain(|stat| !stat.is_over() && proc::has_variable(stat.pid, &tag, Match::Beginning));
     all.into_iter().map(|stat| (stat.pid, stat.name)).collect()
-}
-
-/// Whether the process of this number lives, and this is its working folder.
-pub fn works_in(pid: u32, folder: &Path) -> bool {
-    let same = || {
-        let (there, given) = (std::fs::metadata(format!("/proc/{pid}/cwd")), std::fs::metadata(folder));
-        let place = |found: std::fs::Metadata| (found.dev(), found.ino());
-        Some(place(there.ok()?) == place(given.ok()?))
-    };
-    look_up(pid).is_some() && same() == Some(true)
 }
 
 /// The living process of this number, with its short name; none when there is none.

@@ -47,7 +47,7 @@ pub use group::stand_still;
 pub use group::{Life, adopt, own_group, parent, reap_orphans};
 #[cfg(feature = "test-tools")]
 pub use halt::halt_at;
-pub use kin::{look_up, of_run, works_in};
+pub use kin::{look_up, of_run};
 pub use orphan::{Heard, Orphan, orphans};
 pub use plugins::end_plugins;
 pub use proc::{is_written, place};

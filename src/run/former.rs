@@ -67,6 +67,12 @@ pub(crate) fn write_down(spec: &Spec, holder: &str) {
     }
 }
 
+/// From where the processes of the run in this folder can be seen, if it says so.
+pub(crate) fn place(folder: &Path) -> Option<String> {
+    let about: About = serde_json::from_slice(&fs::read(folder.join(ABOUT)).ok()?).ok()?;
+    Some(about.place)
+}
+
 /// What there is to say of runs beside this one that were killed whole, a sentence each. What nobody needs any more is
 /// removed, unless this is a dry run.
 pub(crate) fn look(spec: &Spec) -> Vec<String> {

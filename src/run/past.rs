@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use crate::event::{Event, LockEnd, RunOutcome, Seen};
 use crate::lock::HolderId;
 use crate::process;
+use crate::run::former;
 use crate::run::spec::JOURNAL;
 
 /// How much of a journal's end is looked through for the verdict, in bytes. A line has at most 16,000.
@@ -132,11 +133,15 @@ fn verdict(file: &File) -> io::Result<Option<State>> {
 
 /// A run without a verdict.
 fn going_on(folder: &Path, run: &str, holder: Option<&str>, host: &str) -> State {
-    let holder = holder.and_then(HolderId::parse);
-    if let Some(other) = holder.as_ref().filter(|holder| holder.host() != host) {
-        return State::Elsewhere { host: other.host().to_owned() };
+    // Whoever owns a run has its journal open for writing: its supervisor, or the front that took its place.
+    if process::is_written(&folder.join(JOURNAL)) {
+        return State::Running;
     }
-    // A supervisor works in its run directory; another process may have its number by now.
-    let lives = holder.is_some_and(|holder| process::works_in(holder.pid(), folder));
-    if lives { State::Running } else { State::CutOff { tools: process::of_run(run) } }
+    let holder = holder.and_then(HolderId::parse);
+    let other_host = holder.filter(|holder| holder.host() != host).map(|holder| holder.host().to_owned());
+    let elsewhere = former::place(folder).is_some_and(|place| place != process::place());
+    match other_host.or_else(|| elsewhere.then(|| "another machine or in another container".to_owned())) {
+        Some(host) => State::Elsewhere { host },
+        None => State::CutOff { tools: process::of_run(run) },
+    }
 }

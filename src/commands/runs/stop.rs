@@ -54,7 +54,10 @@ async fn ask(past: &Past, word: &Word, what: &str) -> Result<String, Failure> {
             let pid = past.holder.as_deref().and_then(|holder| holder.rsplit('/').nth(1)).unwrap_or("?").to_owned();
             Err(Failure::new(Code::CommandFailed, format!("run {} could not be asked", past.run))
                 .because(&error)
-                .hint(format!("its supervisor is process {pid}: SIGTERM asks it to stop, SIGQUIT to end at once")))
+                .hint(format!(
+                    "its supervisor was process {pid}: where it lives, SIGTERM asks it to stop, and SIGQUIT to end at once"
+                ))
+                .hint("where it was killed, the command that started the run takes its place, and stops it by itself"))
         }
     }
 }

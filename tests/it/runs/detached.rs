@@ -76,7 +76,13 @@ fn any_number_of_viewers_see_it_and_their_going_stops_nothing() {
     let whole = stays.finish().expect_code(0);
     assert_eq!(whole.verdict()["data"]["exit_code"], 0);
     let rest = late.finish().expect_code(0);
-    assert!(rest.stdout.contains("succeeded: exit code 0") && !rest.stdout.contains("begun"), "{}", rest.stdout);
+    assert!(
+        rest.stdout.contains("exec sh succeeded")
+            && rest.stdout.contains(": exit code 0, ")
+            && !rest.stdout.contains("begun"),
+        "{}",
+        rest.stdout
+    );
 }
 
 #[test]

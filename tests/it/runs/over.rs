@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::bed::wait;
-use crate::runs::{Rig, text};
+use crate::runs::{Rig, ended, text, told};
 
 #[test]
 fn a_run_that_was_killed_is_said_to_be_cut_off_with_what_is_still_at_work() {
@@ -27,6 +27,23 @@ fn a_run_that_was_killed_is_said_to_be_cut_off_with_what_is_still_at_work() {
     });
     rig.runs(&["prune", "--older-than", "0s"]).run().expect_code(0);
     assert_eq!(rig.list().len(), 0);
+}
+
+#[test]
+fn a_run_that_its_front_has_taken_over_is_said_to_go_on() {
+    let rig = Rig::new();
+    let folder = rig.bed.scratch().display().to_string();
+    let script =
+        format!("trap ': > {folder}/asked' TERM; : > {folder}/up; until [ -e {folder}/go ]; do sleep 0.05; done");
+    let run = rig.bed.dcctl(["exec", "--kube-context", "bed", "--output", "jsonl", "--", "sh", "-c", &script]).start();
+    rig.wait_for("up");
+    let id = rig.ids().pop().expect("there is a run");
+    rig.kill(&id);
+    rig.wait_for("asked");
+    assert_eq!(rig.list()[0]["state"], "running");
+    rig.let_go();
+    run.finish().expect_code(1);
+    assert_eq!(told(&rig.list()[0]), ended("failed", 1, "released"));
 }
 
 #[test]
