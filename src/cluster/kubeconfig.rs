@@ -14,11 +14,11 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use kube::config::{
-    AuthInfo, Cluster, Context, ExecInteractiveMode, Kubeconfig as Raw, KubeconfigError, NamedAuthInfo, NamedCluster,
-    NamedContext,
+    AuthInfo, Cluster, Context, ExecInteractiveMode, Kubeconfig as Raw, NamedAuthInfo, NamedCluster, NamedContext,
 };
 
 use crate::cluster::credentials;
+use crate::cluster::raw_kubeconfig::{self as raw, Unreadable};
 use crate::failure::{Code, Failure};
 
 /// The name of the context that stands for the service account of a pod.
@@ -135,7 +135,7 @@ fn merge(paths: &[PathBuf]) -> Result<Found, Failure> {
         if !path.exists() && paths.len() > 1 {
             continue;
         }
-        merged = merged.merge(read(path)?).map_err(|error| unreadable(path, &error))?;
+        merged = merged.merge(read(path)?).map_err(|error| unreadable(path, &Unreadable::NotTogether(error)))?;
         read_from.push(path.display().to_string());
     }
     if read_from.is_empty() {
@@ -150,28 +150,23 @@ fn merge(paths: &[PathBuf]) -> Result<Found, Failure> {
 
 fn read(path: &Path) -> Result<Raw, Failure> {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    Raw::read_from(&absolute).map_err(|error| unreadable(path, &error))
+    raw::read(&absolute).map_err(|error| unreadable(path, &error))
 }
 
-/// A file that cannot be read. What a YAML error quotes from the file may be a credential, so only its place is said.
-fn unreadable(path: &Path, error: &KubeconfigError) -> Failure {
+/// A file that cannot be read. What an error quotes from the file may be a credential, so only its place is said.
+fn unreadable(path: &Path, error: &Unreadable) -> Failure {
     let path = path.display();
+    let invalid = |sentence: String| Failure::new(Code::KubeconfigInvalid, sentence);
     match error {
-        KubeconfigError::ReadConfig(io, _) if io.kind() == ErrorKind::NotFound => {
-            Failure::new(Code::KubeconfigInvalid, format!("there is no kubeconfig at {path}"))
+        Unreadable::File(error) if error.kind() == ErrorKind::NotFound => {
+            invalid(format!("there is no kubeconfig at {path}"))
         }
-        KubeconfigError::ReadConfig(io, _) => {
-            Failure::new(Code::KubeconfigInvalid, format!("the kubeconfig {path} cannot be read")).because(io)
+        Unreadable::File(error) => invalid(format!("the kubeconfig {path} cannot be read")).because(error),
+        Unreadable::NotYaml(place) => invalid(format!("{path} is not a kubeconfig{place}")).cause("it is not YAML"),
+        Unreadable::NotOne(place) => {
+            invalid(format!("{path} is not a kubeconfig{place}")).cause("a field has the wrong type or is missing")
         }
-        KubeconfigError::Parse(yaml) => {
-            let place = match yaml.location() {
-                Some(at) => format!(" (line {}, column {})", at.line(), at.column()),
-                None => String::new(),
-            };
-            Failure::new(Code::KubeconfigInvalid, format!("{path} is not a kubeconfig{place}"))
-                .cause("it is not YAML, or a field has the wrong type")
-        }
-        other => Failure::new(Code::KubeconfigInvalid, format!("the kubeconfig {path} cannot be used")).because(other),
+        Unreadable::NotTogether(error) => invalid(format!("the kubeconfig {path} cannot be used")).because(error),
     }
 }
 

@@ -16,6 +16,7 @@
 mod certificate;
 pub mod credentials;
 pub mod kubeconfig;
+mod raw_kubeconfig;
 pub mod proxy;
 
 // Asking it.

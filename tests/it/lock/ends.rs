@@ -50,7 +50,7 @@ fn a_forced_end_leaves_the_lock_and_says_whose_it_is() {
     assert_eq!(rig.holder().as_deref(), verdict["data"]["holder"].as_str());
     assert!(verdict["data"]["next"].to_string().contains("dcctl lock status --kube-context bed"), "{verdict}");
     let status = rig.lock_status("human").run().expect_code(0).stdout;
-    assert!(status.contains("is held") && status.contains("next:       wait for it to finish"), "{status}");
+    assert!(status.contains("is held") && status.contains("next:       it was asked to stop: wait until "), "{status}");
 }
 
 #[test]
