@@ -88,7 +88,7 @@ pub struct Surroundings {
 pub enum Stay {
     /// Until the verdict.
     ToTheEnd,
-    /// Until the run has begun; then it says goodbye, which is no request to stop.
+    /// Until the run has the lock, or waits for it; then it says goodbye, which is no request to stop.
     UntilItBegan,
 }
 

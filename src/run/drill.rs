@@ -28,6 +28,16 @@ pub fn of_tools(spec: &Spec) {
     let _ = spec;
 }
 
+/// Stands still where a test asked for it.
+pub fn stand_at(spec: &Spec, place: &str) {
+    #[cfg(feature = "test-tools")]
+    if spec.break_at.as_deref().and_then(|at| at.strip_prefix("stand:")) == Some(place) {
+        crate::process::stand_still();
+    }
+    #[cfg(not(feature = "test-tools"))]
+    let _ = (spec, place);
+}
+
 /// How long a tool is waited for: with `watchdog:SECONDS` a test waits less than a minute for what cannot be ended.
 pub fn patience(spec: &Spec, limits: Limits) -> Limits {
     #[cfg(feature = "test-tools")]

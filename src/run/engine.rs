@@ -48,6 +48,8 @@ pub(crate) struct Engine {
     at: Option<(Place, Instant)>,
     heard: Vec<String>,
     front_broke: Option<Failure>,
+    /// That the run has begun was said.
+    begun: bool,
     /// By when the run is to be over; none when it may take as long as it does, or was asked to stop for that already.
     over: Option<Instant>,
 }
@@ -67,7 +69,10 @@ impl Engine {
     pub(crate) fn new(work: Work, told: Chronicle, stopper: Stopper) -> (Engine, Vec<Effect>) {
         let (machine, effects) = Machine::new(work.shape());
         let over = work.spec().max_run_time.map(|most| work.spec().began + most);
-        (Engine { work, told, stopper, machine, at: None, heard: Vec::new(), front_broke: None, over }, effects)
+        (
+            Engine { work, told, stopper, machine, at: None, heard: Vec::new(), front_broke: None, begun: false, over },
+            effects,
+        )
     }
 
     /// Runs to the verdict. When the program itself breaks, what is left is to give the lock back; when that breaks,
@@ -120,7 +125,19 @@ impl Engine {
                 stirred = self.work.next() => Woken::Work(stirred),
                 _ = ticks.tick() => Woken::Tick,
             };
+            let waits = matches!(&woken, Woken::Work(Stirred::Waits(_)));
             effects = self.heed(woken, senses).await;
+            if waits || matches!(self.machine.lock(), Lock::Held | Lock::Without) {
+                self.say_begun(senses).await;
+            }
+        }
+    }
+
+    /// The run has the lock, goes on without it, or waits for it: whoever wants to leave it may. One that is refused is
+    /// left by nobody.
+    async fn say_begun(&mut self, senses: &mut Senses) {
+        if !std::mem::replace(&mut self.begun, true) {
+            let _ = senses.mouth.say(&Answer::Began).await;
         }
     }
 

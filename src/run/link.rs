@@ -57,7 +57,7 @@ pub enum Answer {
     },
     /// I am here, or have heard what you said.
     Pong,
-    /// The journal has begun: whoever wants to go may go.
+    /// The run has the lock, goes on without it, or waits for it: whoever wants to go may go.
     Began,
     /// The command runs, and reads what the front copies for it.
     Reads,

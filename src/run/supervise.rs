@@ -67,6 +67,7 @@ async fn begin(
     say(mouth, &Answer::Hello { pid }).await;
     spec.teach(&redactor);
     tracing::debug!(pid, run = spec.run, "this process owns the run");
+    drill::stand_at(&spec, "first-word");
     let pipe = if spec.takes_input() { Some(process::inherit_pipe()?) } else { None };
     Ok((Supervisor::new(*spec, pid, clock, redactor)?.reading(pipe), signals))
 }
@@ -135,7 +136,6 @@ impl Supervisor {
         self.open(&work);
         let (mut engine, first) = Engine::new(work, self.told, stopper);
         let mut senses = Senses { signals, ear: Some(ear), mouth, updates: receive, door };
-        say(&mut senses.mouth, &Answer::Began).await;
         engine.run(&mut senses, first).await;
         let finished = close(engine, &self.spec).await;
         let exit = finished.exit_code;

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::process;
+use crate::run::door::DOOR;
 use crate::run::former::ABOUT;
 use crate::run::journal::BALLAST;
 use crate::run::spec::Spec;
@@ -33,7 +34,7 @@ pub(crate) fn folder(run_dir: &Path, kubeconfig: Option<&Path>) -> Vec<String> {
         note(kubeconfig, std::fs::remove_file(kubeconfig));
     }
     note(&private, std::fs::remove_dir_all(&private));
-    for name in [BALLAST, ABOUT] {
+    for name in [BALLAST, ABOUT, DOOR] {
         let path = run_dir.join(name);
         note(&path, std::fs::remove_file(&path));
     }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use crate::commands::apply::{absolute, as_text};
 use crate::config::Environment;
 use crate::failure::{Code, Failure};
-use crate::run::{BALLAST, JOURNAL, LOG, make_ballast};
+use crate::run::{BALLAST, DOOR, JOURNAL, LOG, make_ballast};
 use crate::step;
 
 /// The run's own kubeconfig in its folder.
@@ -20,8 +20,8 @@ pub(crate) const KUBECONFIG: &str = "kubeconfig";
 pub(crate) const UNPACKED: &str = "bundle";
 
 /// The names of everything that a run makes in its folder.
-pub(super) const OWN: [&str; 8] =
-    [JOURNAL, KUBECONFIG, BALLAST, UNPACKED, LOG, step::OUTPUT, step::PRIVATE, step::RECORDS];
+pub(super) const OWN: [&str; 9] =
+    [JOURNAL, KUBECONFIG, BALLAST, UNPACKED, LOG, DOOR, step::OUTPUT, step::PRIVATE, step::RECORDS];
 
 /// The run's folder. It is removed again when the command never became a run.
 #[derive(Debug)]

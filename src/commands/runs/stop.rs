@@ -51,6 +51,10 @@ async fn ask(past: &Past, word: &Word, what: &str) -> Result<String, Failure> {
             {
                 return Ok(nothing_to_stop(&now));
             }
+            // The door goes with everything else that only a run at work needs.
+            if error.kind() == std::io::ErrorKind::NotFound {
+                return Ok(format!("run {} is at its end; there is nothing to stop\n", past.run));
+            }
             let pid = past.holder.as_deref().and_then(|holder| holder.rsplit('/').nth(1)).unwrap_or("?").to_owned();
             Err(Failure::new(Code::CommandFailed, format!("run {} could not be asked", past.run))
                 .because(&error)

@@ -23,6 +23,21 @@ fn a_run_that_is_left_goes_on_holds_the_lock_and_is_waited_for() {
 }
 
 #[test]
+fn a_run_that_does_not_get_the_lock_is_not_left_and_its_code_is_the_command_s() {
+    let rig = Rig::new();
+    let first = rig.at_work();
+    let refused = rig.detached(&["--output", "jsonl"], "true").run().expect_code(20);
+    assert_eq!(refused.verdict()["data"]["outcome"], "blocked");
+    // One that is to wait for it is left waiting.
+    rig.detached(&["--wait", "--output", "human"], "true").run().expect_code(0);
+    let waits = rig.ids().pop().expect("there is a run");
+    assert_eq!(rig.list().last().expect("it is listed")["state"], "running");
+    rig.let_go();
+    rig.runs(&["wait", &first]).run().expect_code(0);
+    rig.runs(&["wait", &waits]).run().expect_code(0);
+}
+
+#[test]
 fn its_end_is_its_own_exit_code_wherever_it_is_asked_for() {
     let rig = Rig::new();
     rig.detached(&["--propagate-exit-code"], "exit 7").run().expect_code(0);

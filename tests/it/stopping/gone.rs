@@ -31,6 +31,16 @@ fn kill_supervisor(bed: &Bed) {
     rustix::process::kill_process(pid, Signal::KILL).expect("it is the test's own");
 }
 
+/// The same, once it stands still where it was told to.
+fn kill_supervisor_that_stands_still(bed: &Bed) {
+    let stands = |pid: &Pid| {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+        stat.contains(") T ")
+    };
+    let pid = wait::fact("the supervisor to stand still", || with_word(bed, "__supervise").into_iter().find(stands));
+    rustix::process::kill_process(pid, Signal::KILL).expect("it is the test's own");
+}
+
 /// A run in a directory that the test knows.
 fn in_directory(rig: &Rig, name: &str) -> (Dcctl, PathBuf) {
     let run_dir = rig.bed.file(name);
@@ -113,27 +123,24 @@ fn a_verdict_that_the_full_disk_does_not_take_is_shown_all_the_same() {
 }
 
 #[test]
-fn a_journal_that_cannot_be_made_is_a_refusal_whoever_notices_it() {
+fn what_stands_in_the_place_of_the_journal_is_somebody_else_s_and_stays() {
     let rig = Rig::new();
-    let cases = [
-        // The front cannot.
-        ("nowhere", "missing/journal"),
-        // The front can, from its own working folder; the supervisor works in the run directory.
-        ("elsewhere", "/proc/self/cwd/there/journal"),
-    ];
-    fs::create_dir_all(rig.bed.file("there")).expect("the test's folder can be written");
-    for (name, target) in cases {
+    for name in ["a-link", "a-folder"] {
         let (run, run_dir) = in_directory(&rig, name);
         fs::create_dir_all(&run_dir).expect("the test's folder can be written");
-        symlink(target, run_dir.join("events.jsonl")).expect("the test's folder can be written");
-        let finished = run.with_junit().run().expect_code(4);
+        let place = run_dir.join("events.jsonl");
+        match name {
+            "a-link" => symlink("missing/journal", &place),
+            _ => fs::create_dir(&place),
+        }
+        .expect("the test's folder can be written");
+        let finished = run.with_junit().run().expect_code(3);
         let verdict = finished.verdict()["data"].clone();
-        assert_eq!(verdict["failure"]["code"], "surroundings.run_dir", "{verdict}");
+        assert_eq!(verdict["failure"]["code"], "config.option", "{verdict}");
         assert_eq!((&verdict["outcome"], &verdict["lock"]), (&"refused".into(), &"never_taken".into()), "{verdict}");
-        let message = verdict["failure"]["message"].as_str().unwrap_or_default();
-        assert!(message.contains("events.jsonl cannot be written"), "{verdict}");
         assert_eq!(finished.junit().only_bad().result, "error");
         assert!(!run_dir.join("kubeconfig").exists(), "a run that did not begin left its credentials");
+        assert!(place.symlink_metadata().is_ok(), "what was there is gone");
         assert_eq!(rig.holder(), None);
     }
 }
@@ -142,18 +149,8 @@ fn a_journal_that_cannot_be_made_is_a_refusal_whoever_notices_it() {
 fn a_supervisor_that_is_killed_before_its_first_word_leaves_a_whole_journal() {
     let rig = Rig::new();
     let (run, run_dir) = in_directory(&rig, "run");
-    // The front makes a file; what the supervisor finds under the same name is a pipe that nobody reads.
-    symlink("/proc/self/cwd/there/journal", {
-        fs::create_dir_all(run_dir.join("there")).expect("the test's folder can be written");
-        run_dir.join("events.jsonl")
-    })
-    .expect("the test's folder can be written");
-    fs::create_dir_all(rig.bed.file("there")).expect("the test's folder can be written");
-    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-    rustix::fs::mkfifoat(rustix::fs::CWD, run_dir.join("there/journal"), mode).expect("a pipe can be made");
-    let run = run.with_junit().start();
-    wait::fact("the front's file", || rig.bed.file("there/journal").exists().then_some(()));
-    kill_supervisor(&rig.bed);
+    let run = run.env("DCCTL_TEST_BREAK", "stand:first-word").with_junit().start();
+    kill_supervisor_that_stands_still(&rig.bed);
     let finished = run.finish().expect_code(1);
     let events = finished.events();
     let kinds: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
@@ -162,7 +159,7 @@ fn a_supervisor_that_is_killed_before_its_first_word_leaves_a_whole_journal() {
     assert_eq!(verdict["failure"]["code"], "supervisor.killed", "{verdict}");
     assert_eq!(verdict["counts"]["steps"]["skipped"], 9, "{verdict}");
     assert_ne!(verdict["lock"], "left", "{verdict}");
-    assert_eq!(Journal::at(rig.bed.file("there/journal")).events(), events);
+    assert_eq!(Journal::at(run_dir.join("events.jsonl")).events(), events);
     assert_eq!(finished.junit().with("error").len(), 1);
     assert!(!run_dir.join("kubeconfig").exists(), "the credentials were left");
 }
