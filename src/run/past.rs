@@ -84,7 +84,11 @@ impl Past {
         let holder = started.holder.clone();
         let state = match verdict(&file)? {
             Some(state) => state,
-            None => going_on(folder, &seen.run, holder.as_deref(), host),
+            None => match going_on(folder, &seen.run, holder.as_deref(), host) {
+                // It may have ended between the two looks.
+                State::CutOff { tools } => verdict(&file)?.unwrap_or(State::CutOff { tools }),
+                state => state,
+            },
         };
         Ok(Past {
             folder: folder.to_owned(),
