@@ -83,9 +83,11 @@ impl Chronicle {
         self.journal.settle_reports(limit).await
     }
 
-    /// See [`Journal::was_full`].
-    pub fn was_full(&self) -> bool {
-        self.journal.was_full()
+    /// Says what a disk without room has cost, see [`Journal::lost`].
+    pub fn note_loss(&mut self) {
+        if let Some(text) = self.journal.lost() {
+            self.note(text);
+        }
     }
 
     /// See [`Journal::written`].

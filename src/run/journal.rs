@@ -81,6 +81,7 @@ pub struct Journal {
     clock: Arc<dyn Clock>,
     seq: u64,
     dropped: u64,
+    dropped_in_all: u64,
     waiting: Arc<Waiting>,
     desk: mpsc::Sender<Order>,
     roll: Roll,
@@ -163,7 +164,7 @@ impl Journal {
         let (unwritten, counter) = (Vec::new(), waiting.clone());
         let writer = Desk { run, redactor, paper, ballast, unwritten, written: 0, waiting: counter, reports, halt };
         thread::Builder::new().name("journal".to_owned()).spawn(move || writer.work(&orders))?;
-        Ok(Journal { began, clock, seq, dropped: 0, waiting, desk, roll })
+        Ok(Journal { began, clock, seq, dropped: 0, dropped_in_all: 0, waiting, desk, roll })
     }
 
     /// Tells one fact. Never blocks and never fails.
@@ -171,6 +172,7 @@ impl Journal {
         if matter(&event) == Matter::Output {
             if self.waiting.is_full() {
                 self.dropped += 1;
+                self.dropped_in_all += 1;
                 return;
             }
             self.waiting.pieces.fetch_add(1, Ordering::Relaxed);
@@ -220,9 +222,16 @@ impl Journal {
         Told { seq: self.seq, time: self.clock.wall(), elapsed, step: step.map(str::to_owned), event }
     }
 
-    /// Whether the disk had no room for a line that was written.
-    pub fn was_full(&self) -> bool {
-        self.waiting.was_full.load(Ordering::Relaxed)
+    /// What a disk without room has cost, in words; none when it had room all the time. Only what was read of a tool can be
+    /// counted: how much the tool could not write, it alone knows.
+    pub fn lost(&self) -> Option<String> {
+        let counted = match self.dropped_in_all {
+            0 => String::new(),
+            lines => format!("{lines} lines of output that were read were dropped, and "),
+        };
+        let uncounted = "what a tool printed then may be missing, which nobody can count";
+        let was_full = self.waiting.was_full.load(Ordering::Relaxed);
+        was_full.then(|| format!("the run directory was out of room for a time: {counted}{uncounted}"))
     }
 
     /// Since when the run is at work.

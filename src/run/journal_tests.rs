@@ -99,6 +99,7 @@ async fn a_full_disk_costs_output_and_never_a_fact_nor_memory_without_end() {
     let held = journal.waiting.bytes.load(Ordering::Relaxed);
     assert!(held < 2 * UNWRITTEN + BACKLOG * 1000, "{held} bytes wait for the disk");
     disk.grow(usize::MAX);
+    let lost = journal.lost().expect("it had no room");
     journal.tell(None, note("the end"));
     journal.flush(LIMIT).await;
     let events = seen(&disk.text());
@@ -114,6 +115,7 @@ async fn a_full_disk_costs_output_and_never_a_fact_nor_memory_without_end() {
     }
     assert_eq!((notes, outputs + dropped), (21, PIECES));
     assert!(dropped > PIECES / 2, "only {dropped} were dropped");
+    assert!(lost.contains(&format!(": {dropped} lines of output that were read were dropped")), "{lost}");
     assert_eq!(journal.waiting.bytes.load(Ordering::Relaxed), 0);
 }
 

@@ -186,10 +186,7 @@ async fn close(mut engine: Engine, spec: &Spec) -> Finished {
     let unfinished: BTreeSet<String> = engine.told.unfinished().into_iter().chain(ending.unfinished.clone()).collect();
     let mut unwritten = engine.told.settle_reports(REPORTS).await;
     engine.told.written(REPORTS).await;
-    if engine.told.was_full() {
-        let text = "the run directory was out of room for a time: what a tool printed then may be missing";
-        engine.told.note(text.to_owned());
-    }
+    engine.told.note_loss();
     let mut failure = None;
     // A report that takes all but the verdict itself changes the verdict. Each is told of once, so this ends.
     loop {

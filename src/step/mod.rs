@@ -77,7 +77,7 @@ pub use tofu::{apply as apply_root, refuse_local_state};
 pub use tofu_destroy::destroy as destroy_root;
 pub use tofu_end::look_first;
 pub use tofu_outputs::Outputs;
-pub use tofu_state::{Lineage, Part, kept, lineage};
+pub use tofu_state::{Lineage, Part, kept, lineage, unsaved};
 pub use tofu_upgrade::{apply_planned, plan as plan_root};
 pub use tools::{find_helm, find_tofu};
 pub use updates::{Updates, UpdatesReceiver, updates};

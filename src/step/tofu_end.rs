@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::clock::{Instant, human};
 use crate::failure::{Code, Failure, shell_word};
@@ -164,42 +165,60 @@ pub(crate) enum Account {
 }
 
 /// What the end of an OpenTofu means whose exit status nobody could learn, because the process that had started it was
-/// gone by then: its own last words decide.
-pub(crate) fn seen_out(applied: &Applied<'_>, account: Account) -> Stopped {
+/// gone by then: its own last words decide. One of which no word is there, or whose end was not seen, is not said to have
+/// done anything, nor to have done nothing. `waited` is how long ago it was asked to stop.
+pub(crate) fn seen_out(applied: &Applied<'_>, account: Account, waited: Duration) -> Stopped {
     let Applied { ui, ended, unsaved, .. } = applied;
-    let torn = account == Account::BrokenOff && ui.has_spoken();
+    let torn = account == Account::BrokenOff;
     let known = if torn { Exit::Unseen } else { ended.exit };
     // As for one that was torn: what it was making may be in no state.
-    let ended = Ended { exit: known, ..(*ended).clone() };
-    let adrift = Applied { ended: &ended, ..applied.clone() }.adrift();
+    let as_torn = Ended { exit: known, ..(*ended).clone() };
+    let adrift = Applied { ended: &as_torn, ..applied.clone() }.adrift();
     let unfinished: BTreeSet<String> = ui.unfinished().into_iter().chain(adrift).collect();
     let trouble = applied.state.as_ref().and_then(|state| state.trouble.clone());
-    let alive = ended.left_behind.iter().any(|left| left.fate == Fate::Alive);
+    let outlived = ended.exit == Exit::Unseen || ended.left_behind.iter().any(|left| left.fate == Fate::Alive);
     let unsettled = unsaved.is_some() || trouble.is_some() || ui.problems().iter().any(is_about_saving);
     let whole = unfinished.is_empty() && ui.problems().is_empty();
-    let clean = !torn && !alive && !unsettled && whole && ended.is_clean();
-    let note = match (unsaved, trouble, ui.summary()) {
-        (Some(path), _, _) => format!("OpenTofu could not save its state; it is kept in `{}`", path.display()),
-        (None, Some(trouble), _) => format!("OpenTofu has ended, and its state is gone: {trouble}"),
-        (None, None, _) if torn => {
-            "OpenTofu ended without a last word; the infrastructure is PARTIALLY APPLIED".to_owned()
-        }
-        (None, None, Some(summary)) if clean && ui.problems().is_empty() => {
-            format!("OpenTofu had come to its end: {summary}")
-        }
-        (None, None, _) if !ui.has_spoken() || (clean && ui.started() == 0) => {
-            "OpenTofu ended before anything was applied".to_owned()
-        }
-        (None, None, _) if let Some(problem) = ui.problems().first() => {
-            format!("OpenTofu failed: {}", problem.summary)
-        }
-        (None, None, _) if clean => "OpenTofu finished what was in flight and wrote its state".to_owned(),
-        (None, None, _) => partial(&ended, unsettled),
+    let clean = !torn && !outlived && !unsettled && whole && ended.is_clean();
+    let about_state = match (unsaved, trouble) {
+        (Some(path), _) => Some(format!("OpenTofu could not save its state; it is kept in `{}`", path.display())),
+        (None, Some(trouble)) if outlived => Some(format!("the state cannot be read: {trouble}")),
+        (None, Some(trouble)) => Some(format!("OpenTofu has ended, and its state is gone: {trouble}")),
+        (None, None) => None,
+    };
+    let note = match (about_state, outlived) {
+        (Some(about_state), true) => format!("{about_state}. {}", gave_up(ended, &human(waited))),
+        (Some(about_state), false) => about_state,
+        (None, true) => gave_up(ended, &human(waited)),
+        (None, false) if torn => without_a_last_word(ui).to_owned(),
+        (None, false) => in_its_words(ui, ended, clean, unsettled),
     };
     Stopped { clean, unfinished: Vec::from_iter(unfinished), note }
 }
 
-fn stopped(applied: &Applied<'_>, waited: std::time::Duration) -> Stopped {
+/// What is said of an OpenTofu that was not heard to the end. Where its output cannot be read, or had no room, it may have
+/// done anything.
+fn without_a_last_word(ui: &Ui) -> &'static str {
+    if ui.has_spoken() {
+        "OpenTofu ended without a last word; the infrastructure is PARTIALLY APPLIED"
+    } else {
+        "OpenTofu ended, and no word of it was found; nothing shows whether anything was applied, so treat the \
+         infrastructure as PARTIALLY APPLIED"
+    }
+}
+
+/// What is said of one that came to its last word.
+fn in_its_words(ui: &Ui, ended: &Ended, clean: bool, unsettled: bool) -> String {
+    match (ui.summary(), ui.problems().first()) {
+        (Some(summary), None) if clean => format!("OpenTofu had come to its end: {summary}"),
+        (_, _) if clean && ui.started() == 0 => "OpenTofu ended before anything was applied".to_owned(),
+        (_, Some(problem)) => format!("OpenTofu failed: {}", problem.summary),
+        (_, None) if clean => "OpenTofu finished what was in flight and wrote its state".to_owned(),
+        (_, None) => partial(ended, unsettled),
+    }
+}
+
+fn stopped(applied: &Applied<'_>, waited: Duration) -> Stopped {
     let Applied { ui, ended, .. } = applied;
     let unfinished: BTreeSet<String> = ui.unfinished().into_iter().chain(applied.adrift()).collect();
     let unfinished = Vec::from_iter(unfinished);
@@ -246,7 +265,7 @@ fn partial(ended: &Ended, unsaved: bool) -> String {
     format!("{}; the infrastructure is PARTIALLY APPLIED", facts.join("; "))
 }
 
-/// What is said when dcctl stops waiting for a tool that was asked to stop.
+/// What is said when dcctl stops waiting for a tool. It begins and ends as people know it; in between is what was seen.
 fn gave_up(ended: &Ended, waited: &str) -> String {
     let alive: Vec<String> = ended
         .left_behind
@@ -254,16 +273,17 @@ fn gave_up(ended: &Ended, waited: &str) -> String {
         .filter(|left| left.fate == Fate::Alive)
         .map(|left| format!("process {} ({}, state {})", left.pid, left.name, left.state))
         .collect();
+    let alive = if alive.is_empty() { "nothing that can be seen".to_owned() } else { alive.join(", ") };
     let witnessed = if ended.exit == Exit::Unseen {
-        format!("Nobody saw process {} end; still there: {}", ended.pid, alive.join(", "))
+        format!("Nobody saw process {} end; still there: {alive}", ended.pid)
     } else {
-        format!("OpenTofu itself has gone, but something it started outlived it: {}", alive.join(", "))
+        format!("OpenTofu itself has gone, but something it started outlived it: {alive}")
     };
     format!(
         "dcctl stopped waiting for the interrupted OpenTofu command. {witnessed}. Nothing here witnessed that the state \
-         was written: treat this instance's infrastructure as PARTIALLY APPLIED rather than untouched. Re-run the same \
-         command — the apply is idempotent and reconciles whatever was left half done. Assuming nothing happened is the \
-         one reading that is not safe (dcctl waited {waited} after the interrupt)"
+         was written: treat this instance's infrastructure as PARTIALLY APPLIED rather than untouched. What exists and is \
+         in no state would be made a second time, so look for that before you run the same command again. Assuming nothing \
+         happened is the one reading that is not safe (dcctl waited {waited} after the interrupt)"
     )
 }
 

@@ -3,7 +3,6 @@
 use super::*;
 use crate::process::{Directly, Left, Stream, Tie, Update, Why};
 use serde_json::json;
-use std::time::Duration;
 
 fn at(seconds: u64) -> Instant {
     Instant::since_boot(Duration::from_secs(1000 + seconds))
@@ -118,9 +117,11 @@ fn giving_up_says_what_was_witnessed_and_how_long_it_waited() {
     let unseen = Ended { left_behind: vec![left(42, Fate::Alive)], ..interrupted(Exit::Unseen) };
     let note = stop_of(&ui(&[]), &unseen).note;
     assert!(note.starts_with("dcctl stopped waiting for the interrupted OpenTofu command. Nobody saw process 42 end"));
-    assert!(
-        note.contains("PARTIALLY APPLIED rather than untouched. Re-run the same command — the apply is idempotent")
-    );
+    assert!(note.contains("PARTIALLY APPLIED rather than untouched. What exists and is in no state"), "{note}");
+    // As what is to be done first says of the same things.
+    let first = look_first(&["a.b".to_owned()]).expect("there is one");
+    assert!(note.contains("made a second time") && first.contains("made a second time"), "{note}\n{first}");
+    assert!(!note.contains("idempotent"), "{note}");
     assert!(note.ends_with("is the one reading that is not safe (dcctl waited 21m1s after the interrupt)"), "{note}");
 
     let outlived =
@@ -254,7 +255,8 @@ fn what_a_second_interrupt_tore_away_counts_as_unfinished() {
 /// Nobody could learn its exit status.
 fn left(ui: &Ui, ended: &Ended, account: Account) -> (bool, Vec<String>, String) {
     let tail = Tail::default();
-    let Stopped { clean, unfinished, note } = seen_out(&applied(ui, &tail, ended, None), account);
+    let Stopped { clean, unfinished, note } =
+        seen_out(&applied(ui, &tail, ended, None), account, Duration::from_secs(1261));
     (clean, unfinished, note)
 }
 
@@ -275,7 +277,8 @@ fn the_end_of_a_tool_whose_starter_was_gone_is_told_by_its_last_words() {
     let rows = [
         (with(summary), unknown(), Account::Ended, true, vec![], "had come to its end: 1 added"),
         (with(error("execution halted", "")), once(), Account::Ended, true, vec![], "finished what was in flight"),
-        (ui(&[]), unknown(), Account::BrokenOff, true, vec![], "before anything was applied"),
+        // Its output may have been deleted, or had no room.
+        (ui(&[]), unknown(), Account::BrokenOff, false, vec![], "no word of it was found"),
         (ui(&[hook("version", "x")]), once(), Account::Ended, true, vec![], "before anything was applied"),
         (begun.clone(), once(), Account::BrokenOff, false, open(), "without a last word"),
         (ui(&whole()), unknown(), Account::BrokenOff, false, vec![], "without a last word"),
@@ -287,5 +290,38 @@ fn the_end_of_a_tool_whose_starter_was_gone_is_told_by_its_last_words() {
         let judged = left(&ui, &ended, account);
         assert_eq!((judged.0, &judged.1), (clean, &unfinished), "{said}: {judged:?}");
         assert!(judged.2.contains(said), "{said}: {judged:?}");
+    }
+}
+
+#[test]
+fn an_opentofu_that_nobody_saw_end_is_not_said_to_have_ended() {
+    let left = |pid| {
+        let (name, ties) = ("tofu".to_owned(), vec![Tie::Orphan]);
+        vec![Left { pid, name, age: Duration::from_secs(9), ties, state: 'D', fate: Fate::Alive }]
+    };
+    let tail = Tail::default();
+    let begun = ui(&[hook("apply_start", "a.b")]);
+    let whole = ui(&[hook("apply_start", "a.b"), hook("apply_complete", "a.b"), error("execution halted", "")]);
+    let frozen = Ended { left_behind: left(42), ..interrupted(Exit::Unseen) };
+    let outlived = Ended { left_behind: left(7), ..interrupted(Exit::Unknown) };
+    let rows = [
+        (&begun, &frozen, Account::BrokenOff, "Nobody saw process 42 end; still there: process 42 (tofu, state D)", 1),
+        (&ui(&[]), &frozen, Account::BrokenOff, "Nobody saw process 42 end", 0),
+        (&whole, &frozen, Account::Ended, "Nobody saw process 42 end", 0),
+        (&whole, &outlived, Account::Ended, "something it started outlived it: process 7 (tofu, state D)", 0),
+    ];
+    for (ui, ended, account, witnessed, unfinished) in rows {
+        let first = "dcctl stopped waiting for the interrupted OpenTofu command. ";
+        let last =
+            "Assuming nothing happened is the one reading that is not safe (dcctl waited 21m1s after the interrupt)";
+        let told = seen_out(&applied(ui, &tail, ended, None), account, Duration::from_secs(1261));
+        assert!(!told.clean && told.unfinished.len() == unfinished, "{told:?}");
+        assert!(told.note.starts_with(first) && told.note.ends_with(last), "{told:?}");
+        assert!(told.note.contains(witnessed) && !told.note.contains("OpenTofu ended"), "{told:?}");
+        let path = Path::new("state/infrastructure.errored.tfstate");
+        let applied = Applied { unsaved: Some(path), ..applied(ui, &tail, ended, None) };
+        let told = seen_out(&applied, account, Duration::from_secs(1261));
+        assert!(told.note.starts_with("OpenTofu could not save its state; it is kept in `state/"), "{told:?}");
+        assert!(told.note.ends_with(last), "{told:?}");
     }
 }

@@ -14,7 +14,10 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Bundle, Root};
 use crate::failure::{Code, Failure};
 use crate::step::Kit;
-use crate::step::invoke::{make_folder, write_private};
+use crate::step::invoke::{PRIVATE, make_folder, write_private};
+
+/// What OpenTofu leaves beside its copy of the root when it can save its state nowhere else.
+const ERRORED: &str = "errored.tfstate";
 
 /// Which OpenTofu root of the bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +95,16 @@ pub fn kept(run_dir: &Path, state_dir: &Path) -> Vec<(String, PathBuf)> {
         }
     }
     kept
+}
+
+/// Files of a run directory that carry a state which could not be saved: where they were brought to, and where OpenTofu
+/// leaves one when nobody was there to bring it. They may be the only record of what exists.
+pub fn unsaved(run_dir: &Path) -> Vec<PathBuf> {
+    let places = Part::ALL.into_iter().flat_map(|part| {
+        let left = run_dir.join(PRIVATE).join(part.word()).join(ERRORED);
+        [part.errored(run_dir), part.errored_output(run_dir), left]
+    });
+    places.filter(|path| fs::symlink_metadata(path).is_ok()).collect()
 }
 
 /// Refuses to apply while a state that could not be saved waits for a person.
@@ -287,7 +300,7 @@ pub(crate) fn make_private(state_dir: &Path) {
 /// It is moved within the run directory first, which needs no room on the disk, and then copied beside the state,
 /// where the next run finds it. If even a copy cannot be made, a link is left there.
 pub(crate) fn rescue(part: Part, cwd: &Path, run_dir: &Path, state_dir: &Path) -> Option<PathBuf> {
-    let left = cwd.join("errored.tfstate");
+    let left = cwd.join(ERRORED);
     if !left.exists() {
         return None;
     }
@@ -390,6 +403,7 @@ mod tests {
             make_folder(made).expect("made");
         }
         assert_eq!(rescue(Part::Infrastructure, &cwd, &run, &state), None);
+        assert!(unsaved(&run).is_empty());
         assert_eq!(refuse_errored(Part::Infrastructure, &state), Ok(()));
         fs::write(cwd.join("errored.tfstate"), "state").expect("written");
         let kept_at = rescue(Part::Infrastructure, &cwd, &run, &state).expect("it was there");
@@ -400,6 +414,27 @@ mod tests {
         assert_eq!(refuse_errored(Part::Prerequisites, &state), Ok(()));
         assert_eq!(kept(&run, &state).len(), 1);
         assert_eq!(kept(&run, &state)[0].1, kept_at);
+        assert_eq!(unsaved(&run), [Part::Infrastructure.errored(&run)]);
+    }
+
+    #[test]
+    fn every_file_of_a_run_directory_that_carries_an_unsaved_state_is_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = folder.path();
+        let mut expected = Vec::new();
+        for name in [
+            "prerequisites.errored.tfstate",
+            "private/prerequisites/errored.tfstate",
+            "infrastructure.errored-output.jsonl",
+            "private/infrastructure/errored.tfstate",
+        ] {
+            let path = run.join(name);
+            make_folder(path.parent().expect("it is in a folder")).expect("made");
+            fs::write(&path, "state").expect("written");
+            expected.push(path);
+            let found: BTreeSet<PathBuf> = unsaved(run).into_iter().collect();
+            assert_eq!(found, expected.iter().cloned().collect(), "{name}");
+        }
     }
 
     #[test]

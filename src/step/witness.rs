@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -178,16 +179,20 @@ impl Witness {
         self.says.diagnostic(Severity::Warning)
     }
 
-    /// What its end means.
-    pub fn judge(&self, ended: &Ended, root: Option<Root<'_>>) -> Stopped {
+    /// What its end means, so long after it was asked to stop.
+    pub fn judge(&self, ended: &Ended, root: Option<Root<'_>>, waited: Duration) -> Stopped {
         let program = &self.program;
         let left = ended.left_behind.iter().any(|left| left.fate == Fate::Alive);
         let whole = !ended.killed && !left && ended.exit != Exit::Unseen;
         match (self.manner, root) {
-            (Manner::OpenTofu, Some(root)) => self.of_root(ended, root),
-            (Manner::Helm | Manner::Unsignalled, root) => self.of_release(whole, root),
+            (Manner::OpenTofu, Some(root)) => self.of_root(ended, root, waited),
+            (Manner::Helm | Manner::Unsignalled, root) => self.of_release(ended.exit != Exit::Unseen, whole, root),
             (Manner::OpenTofu | Manner::Query, _) => {
-                Stopped { clean: whole, unfinished: Vec::new(), note: format!("`{program}` has ended") }
+                let note = match ended.exit {
+                    Exit::Unseen => format!("nobody saw the end of `{program}`"),
+                    Exit::Unknown | Exit::Code(_) | Exit::Signal(_) => format!("`{program}` has ended"),
+                };
+                Stopped { clean: whole, unfinished: Vec::new(), note }
             }
             (Manner::Group, _) => {
                 let note = match (ended.exit, ended.killed, ended.interrupts_sent) {
@@ -204,7 +209,7 @@ impl Witness {
         }
     }
 
-    fn of_root(&self, ended: &Ended, root: Root<'_>) -> Stopped {
+    fn of_root(&self, ended: &Ended, root: Root<'_>, waited: Duration) -> Stopped {
         let Root { bundle, part, state_dir, unsaved } = root;
         let dir = part.root(bundle).map(|root| root.dir.clone()).unwrap_or_default();
         let name = dir.strip_prefix(&bundle.root).unwrap_or(&dir).display().to_string();
@@ -216,16 +221,19 @@ impl Witness {
         let (ui, tail) = (&self.ui, &self.tail);
         let concluded = if self.halted { tofu_end::Account::Ended } else { tofu_end::Account::BrokenOff };
         let deed = self.program.rsplit(' ').next().unwrap_or("apply");
-        tofu_end::seen_out(&Applied { deed, name: &name, ui, tail, ended, unsaved, state }, concluded)
+        tofu_end::seen_out(&Applied { deed, name: &name, ui, tail, ended, unsaved, state }, concluded, waited)
     }
 
     /// Helm's own words are all there is: its record is read by the next run, under the lock.
-    fn of_release(&self, whole: bool, root: Option<Root<'_>>) -> Stopped {
+    fn of_release(&self, is_seen: bool, whole: bool, root: Option<Root<'_>>) -> Stopped {
         let program = &self.program;
         let instance = root.and_then(|root| root.bundle.instance.as_ref());
         let release = instance.and_then(|instance| instance.chart.as_ref()).map(|chart| chart.release.clone());
         let release = release.unwrap_or_else(|| format!("of `{program}`"));
-        let said = self.says.summary().map(|summary| format!("`{program}` ended: {summary}"));
+        let said = match self.says.summary() {
+            _ if !is_seen => Some(format!("nobody saw the end of `{program}`")),
+            summary => summary.map(|summary| format!("`{program}` ended: {summary}")),
+        };
         match (said, &self.status) {
             (None, Some(status)) if whole && status == "deployed" => Stopped {
                 clean: true,
@@ -268,7 +276,6 @@ pub fn last_words(program: &str, care: &Care) -> Option<String> {
 mod tests {
     use super::*;
     use serde_json::json;
-    use std::time::Duration;
 
     fn ended() -> Ended {
         Ended {
@@ -325,7 +332,7 @@ mod tests {
                 let (stream, text) = (*stream, (*text).to_owned());
                 witness.take(process::Update::Line { stream, text, lossy: false, more: false });
             }
-            witness.judge(&ended(), None)
+            witness.judge(&ended(), None, Duration::ZERO)
         };
         let deployed = heard(&[(Stream::Stdout, "NAME: dc-one"), (Stream::Stdout, "STATUS: deployed")]);
         assert!(deployed.clean && deployed.note.contains("is deployed"), "{deployed:?}");
@@ -334,6 +341,15 @@ mod tests {
         let silent = heard(&[]);
         assert!(!silent.clean && silent.note.contains("without a last word"), "{silent:?}");
         assert_eq!(silent.unfinished.len(), 1);
+    }
+
+    #[test]
+    fn a_tool_that_nobody_saw_end_is_not_said_to_have_ended() {
+        for manner in [Manner::Query, Manner::Helm, Manner::Unsignalled, Manner::Group] {
+            let witness = Witness::of("helm upgrade", manner, Redactor::default());
+            let told = witness.judge(&Ended { exit: Exit::Unseen, ..ended() }, None, Duration::ZERO);
+            assert!(!told.clean && told.note.starts_with("nobody saw the end of `helm upgrade`"), "{told:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! write anywhere else: that is the only record of what exists.
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,9 +12,7 @@ use crate::cli::RunsPruneArgs;
 use crate::commands::{Desk, print, runs, told};
 use crate::failure::{Code, Failure};
 use crate::run::{Past, State};
-
-/// What OpenTofu leaves when it could not write its state.
-const ERRORED: &str = "errored.tfstate";
+use crate::step;
 
 /// Removes them, and says which.
 pub(crate) fn prune(desk: &Desk, args: &RunsPruneArgs) -> u8 {
@@ -65,17 +62,13 @@ fn fate(past: &Past, now: Timestamp, older_than: Duration) -> Fate {
     if Duration::try_from(now.duration_since(over)).unwrap_or_default() < older_than {
         return Fate::TooYoung;
     }
-    if holds(&past.folder, ERRORED) {
-        return Fate::Stays(format!("there is an {ERRORED} in it, which OpenTofu could not write anywhere else"));
+    match step::unsaved(&past.folder).first() {
+        Some(path) => {
+            let name = path.strip_prefix(&past.folder).unwrap_or(path).display();
+            Fate::Stays(format!(
+                "its {name} carries a state that OpenTofu could not save; remove that file when it is dealt with"
+            ))
+        }
+        None => Fate::Goes,
     }
-    Fate::Goes
-}
-
-/// Whether there is a file of this name in the folder, at any depth.
-fn holds(folder: &Path, name: &str) -> bool {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.into_iter().any(|entry| {
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        entry.file_name() == name || (is_folder && holds(&entry.path(), name))
-    })
 }

@@ -2,9 +2,10 @@
 //!
 //! A viewer is nobody to the run: it neither asks anything nor is waited for, and its end stops nothing.
 
+use std::io::Write as _;
 use std::time::Duration;
 
-use crate::cli::{RunsAttachArgs, RunsShowArgs, RunsWaitArgs};
+use crate::cli::{Output, RunsAttachArgs, RunsShowArgs, RunsWaitArgs};
 use crate::clock::Instant;
 use crate::commands::apply::files;
 use crate::commands::{Desk, print, runs, runtime, terminal, told};
@@ -26,7 +27,17 @@ pub(crate) fn show(desk: &Desk, args: &RunsShowArgs) -> u8 {
     });
     match shown {
         Ok(Past { state: State::Ended { .. }, .. }) => 0,
-        Ok(past) => print(&format!("run {} {}\n", past.run, runs::list::how(&past))),
+        Ok(past) => {
+            let how = format!("run {} {}\n", past.run, runs::list::how(&past));
+            match args.output {
+                Output::Human => print(&how),
+                // Standard output has one event on each line, and nothing else.
+                Output::Jsonl => {
+                    let _ = terminal::stderr().write_all(how.as_bytes());
+                    0
+                }
+            }
+        }
         Err(failure) => told(&failure),
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Ending {
     pub(super) unseen: BTreeMap<String, u32>,
     /// What the ends of the others mean.
     pub(super) judged: Vec<(String, Stopped)>,
+    /// Of some of those nobody saw the end: they were waited for no longer.
+    pub(super) given_up: bool,
     /// What still lives, with its short name.
     pub(super) alive: BTreeMap<u32, String>,
     /// What that may still read, and nobody will remove by itself.
@@ -61,15 +63,36 @@ impl Ending {
         if self.forced && kept { Code::StoppedForced } else { Code::SupervisorKilled }
     }
 
-    fn failure(&self) -> Failure {
-        let message = match (self.code(), self.judged.is_empty()) {
-            (Code::StoppedForced, _) => {
-                "the process that owned this run was killed, and its tools were ended by force: the lock was left behind"
+    /// What became of the run, in what was seen of its tools and of its lock.
+    fn sentence(&self) -> String {
+        let killed = "the process that owned this run was killed";
+        let all_seen = !self.given_up && self.unseen.is_empty();
+        let forced = self.code() == Code::StoppedForced;
+        let tools = match (forced, self.judged.is_empty() && self.unseen.is_empty(), all_seen) {
+            (true, true, _) => ", and the end was forced",
+            (true, false, true) => ", and its tools were ended by force",
+            (true, false, false) => ", and the end was forced, but not all of its tools were seen to end",
+            (false, _, _) if self.judged.is_empty() => {
+                return "the process that owned this run ended without a verdict".to_owned();
             }
-            (_, false) => "the process that owned this run was killed; its tools were seen to their end in its place",
-            (_, true) => "the process that owned this run ended without a verdict",
+            (false, _, true) => "; its tools were seen to their end in its place",
+            (false, _, false) => "; its tools were waited for in its place, and not all of them were seen to end",
         };
-        let mut failure = Failure::new(self.code(), message);
+        let lock = match self.lock {
+            LockEnd::Left if forced => ": the lock was left behind",
+            LockEnd::Unknown if forced => ": it cannot be told where the lock is",
+            LockEnd::Left
+            | LockEnd::Unknown
+            | LockEnd::Lost
+            | LockEnd::Released
+            | LockEnd::NeverTaken
+            | LockEnd::NotHeld => "",
+        };
+        format!("{killed}{tools}{lock}")
+    }
+
+    fn failure(&self) -> Failure {
+        let mut failure = Failure::new(self.code(), self.sentence());
         failure = self.lost.iter().cloned().fold(failure, Failure::cause);
         failure = self.judged.iter().map(|(_, stopped)| stopped.note.clone()).fold(failure, Failure::cause);
         for (program, pid) in &self.unseen {
@@ -151,5 +174,106 @@ pub(super) fn finished(spec: &Spec, ending: Ending, told: &Chronicle) -> event::
         next,
         dry_run: spec.mode == Mode::DryRun,
         duration_ms: millis(told.elapsed()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ending() -> Ending {
+        Ending {
+            unseen: BTreeMap::new(),
+            judged: Vec::new(),
+            given_up: false,
+            alive: BTreeMap::new(),
+            secrets: Vec::new(),
+            lock: LockEnd::Released,
+            holder: None,
+            why: None,
+            lost: None,
+            forced: false,
+            owner: "us".to_owned(),
+        }
+    }
+
+    fn with_a_tool() -> Ending {
+        let stopped = Stopped { clean: true, unfinished: Vec::new(), note: "it ended".to_owned() };
+        Ending { judged: vec![("tofu apply".to_owned(), stopped)], ..ending() }
+    }
+
+    #[test]
+    fn no_more_is_said_than_was_seen_of_the_tools_and_of_the_lock() {
+        use Code::{StoppedForced, SupervisorKilled};
+        let given_up = || Ending { given_up: true, ..with_a_tool() };
+        let not_found = || Ending { unseen: BTreeMap::from([("helm upgrade".to_owned(), 7)]), ..with_a_tool() };
+        let forced = |ending: Ending, lock| Ending { forced: true, lock, ..ending };
+        let (without, seen) = ("ended without a verdict", "; its tools were seen to their end in its place");
+        let unseen = "; its tools were waited for in its place, and not all of them were seen to end";
+        let (left, unknown) = (LockEnd::Left, LockEnd::Unknown);
+        let rows = [
+            (ending(), SupervisorKilled, without),
+            (Ending { lock: left, ..ending() }, SupervisorKilled, without),
+            (with_a_tool(), SupervisorKilled, seen),
+            (Ending { lock: unknown, ..with_a_tool() }, SupervisorKilled, seen),
+            (given_up(), SupervisorKilled, unseen),
+            (not_found(), SupervisorKilled, unseen),
+            (forced(ending(), left), StoppedForced, "was killed, and the end was forced: the lock was left behind"),
+            (forced(with_a_tool(), left), StoppedForced, "its tools were ended by force: the lock was left behind"),
+            (
+                forced(with_a_tool(), unknown),
+                StoppedForced,
+                "its tools were ended by force: it cannot be told where the lock is",
+            ),
+            (
+                forced(given_up(), left),
+                StoppedForced,
+                "not all of its tools were seen to end: the lock was left behind",
+            ),
+            (
+                forced(not_found(), unknown),
+                StoppedForced,
+                "not all of its tools were seen to end: it cannot be told where the lock is",
+            ),
+            // Force that leaves no lock is no code of its own here.
+            (forced(with_a_tool(), LockEnd::Released), SupervisorKilled, seen),
+            (forced(with_a_tool(), LockEnd::Lost), SupervisorKilled, seen),
+        ];
+        for (ending, code, said) in rows {
+            let failure = ending.failure();
+            assert_eq!(failure.code, code, "{ending:?}");
+            assert!(failure.message.ends_with(said), "{said}: {ending:?} {failure:?}");
+        }
+    }
+
+    #[test]
+    fn a_tool_that_was_not_found_is_named_with_whether_it_lives() {
+        let unseen = || BTreeMap::from([("helm upgrade".to_owned(), 7)]);
+        let gone = Ending { unseen: unseen(), ..ending() }.failure();
+        assert_eq!(gone.causes, ["nobody saw how helm upgrade (process 7) ended; it is not there any more"]);
+        let alive = BTreeMap::from([(7, "helm".to_owned()), (8, "provider".to_owned())]);
+        let there = Ending { unseen: unseen(), alive, ..ending() }.failure();
+        assert_eq!(
+            there.causes,
+            [
+                "nobody saw the end of helm upgrade (process 7); it may still be at work",
+                "process 8 (provider), which this run had started, is still there",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_lease_may_bear_the_run_s_name_unless_it_is_known_not_to() {
+        let lost = |holder: &str| Ending { lock: LockEnd::Lost, holder: Some(holder.to_owned()), ..ending() };
+        for (ending, bears) in [
+            (Ending { lock: LockEnd::Left, ..ending() }, true),
+            (Ending { lock: LockEnd::Unknown, ..ending() }, true),
+            (lost("us"), true),
+            (lost("another"), false),
+            (ending(), false),
+            (Ending { lock: LockEnd::NeverTaken, ..ending() }, false),
+        ] {
+            assert_eq!(ending.bears_our_name(), bears, "{ending:?}");
+        }
     }
 }

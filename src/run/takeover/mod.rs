@@ -71,6 +71,8 @@ pub async fn take_over(
     let mut owner = owner::Owner::new(spec, holder, remains, told, redactor, clock.clone());
     let ending = owner.own(requests).await;
     let mut told = owner.told;
+    told.written(FLUSH).await;
+    told.note_loss();
     let finished = ending::finished(spec, ending, &told);
     let exit_code = finished.exit_code;
     told.tell(None, Event::RunFinished(finished));

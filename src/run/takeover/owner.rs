@@ -19,6 +19,7 @@ use crate::pipeline::Verb;
 use crate::process::{self, Directly, Limits, Orphan, Room, Sink, StopWatch, Stopper, Update};
 use crate::redact::Redactor;
 use crate::run::chronicle::Chronicle;
+use crate::run::drill;
 use crate::run::keeping::{self, Changes, End};
 use crate::run::machine::Strength;
 use crate::run::spec::{Mode, Purpose, Spec};
@@ -91,7 +92,7 @@ impl<'a> Owner<'a> {
         }
         let seen = {
             let mut work: Work<'_> = Vec::new();
-            let limits = Limits { budget: self.spec.stop_after, ..Limits::default() };
+            let limits = drill::patience(self.spec, self.spec.limits());
             let clock = self.clock.clone();
             for orphan in orphans {
                 let program = orphan.name.clone();
@@ -158,7 +159,7 @@ impl<'a> Owner<'a> {
     }
 
     fn tell_stop(&mut self, manner: StopManner, cause: StopCause, signals: Vec<String>) {
-        let budget = self.spec.stop_after;
+        let budget = self.spec.limits().budget;
         let event = event::StopRequested {
             cause,
             signals,
@@ -180,7 +181,7 @@ impl<'a> Owner<'a> {
             living.map(|orphan| format!("{} (process {})", orphan.name, orphan.pid().unwrap_or_default())).collect();
         let mut will = BTreeMap::from([(notes::CHILDREN.to_owned(), Some(at_work.join(", ")))]);
         if self.remains.stopping.is_none() {
-            let over = now + self.spec.stop_after;
+            let over = now + self.spec.limits().budget;
             will.insert(notes::STOP_REQUESTED.to_owned(), Some(rfc3339(now)));
             will.insert(notes::STOP_SIGNAL.to_owned(), Some("the process that owned the run was killed".to_owned()));
             will.insert(notes::STOP_DEADLINE.to_owned(), Some(rfc3339(over)));
@@ -283,7 +284,12 @@ impl<'a> Owner<'a> {
             }
             Purpose::Command(_) => None,
         };
-        seen.iter().map(|seen| (seen.program.clone(), seen.witness.borrow().judge(&seen.ended, root))).collect()
+        let waited = match self.stopper.now() {
+            process::Stop::Graceful { since, .. } | process::Stop::Force { since } => self.clock.now().since(since),
+            process::Stop::None => Duration::ZERO,
+        };
+        let judge = |seen: &Seen| seen.witness.borrow().judge(&seen.ended, root, waited);
+        seen.iter().map(|seen| (seen.program.clone(), judge(seen))).collect()
     }
 
     /// A step whose tool was seen to its end has ended.
@@ -363,6 +369,7 @@ impl<'a> Owner<'a> {
         Ending {
             unseen: unseen.collect(),
             judged,
+            given_up: seen.iter().any(|seen| seen.ended.exit == process::Exit::Unseen),
             alive,
             secrets,
             lock: self.end.lock,

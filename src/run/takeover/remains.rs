@@ -46,7 +46,29 @@ pub(super) enum Lock {
     Left,
 }
 
+/// A supervisor that was killed while it asked for the lock, or while it gave it back, left no word of the answer.
 impl Lock {
+    fn claimed(claimed: event::LockClaimed, at: Instant) -> Lock {
+        let before = Duration::from_millis(claimed.waited_ms).min(CLAIMING);
+        Lock::Held { uid: claimed.uid, renewed_at: at - before }
+    }
+
+    fn renew(&mut self, renewed: &event::LockRenewed, at: Instant) {
+        if let Lock::Held { renewed_at, .. } = self {
+            let took = Duration::from_millis(renewed.took_ms.saturating_add(1));
+            *renewed_at = at - took;
+        }
+    }
+
+    fn blocked(manner: BusyManner) -> Lock {
+        match manner {
+            BusyManner::Refuses => Lock::Never,
+            BusyManner::Continues => Lock::Without { claim_in_doubt: false },
+            // It claims as soon as it may.
+            BusyManner::Waits => Lock::Asked,
+        }
+    }
+
     /// Where the lock is, as far as is told, and whom the Lease names.
     pub(super) fn end(&self, ours: &str) -> (LockEnd, Option<String>) {
         match self {
@@ -193,14 +215,15 @@ impl Remains {
             Event::RunStarted(started) => self.holder = started.holder,
             Event::StepStarted(started) => self.step_started(&started, at),
             Event::StepFinished(finished) => self.step_finished(&finished),
-            Event::LockClaimed(_)
-            | Event::LockRenewed(_)
-            | Event::LockBlocked(_)
-            | Event::LockReleasing(_)
-            | Event::LockReleased(_)
-            | Event::LockLost(_)
-            | Event::LockLeft(_)
-            | Event::LockObserved(_) => self.take_lock(event, at),
+            Event::LockClaimed(claimed) => self.lock = Lock::claimed(claimed, at),
+            Event::LockRenewed(renewed) => self.lock.renew(&renewed, at),
+            Event::LockBlocked(blocked) => self.lock = Lock::blocked(blocked.manner),
+            Event::LockReleasing(_) => self.lock = Lock::Returning,
+            Event::LockReleased(_) => self.lock = Lock::Released,
+            Event::LockLost(lost) => self.lock = Lock::Lost { holder: lost.holder },
+            Event::LockLeft(_) => self.lock = Lock::Left,
+            // Who only looks at the lock claims none.
+            Event::LockObserved(_) => self.lock = Lock::Never,
             Event::ProcessStarted(started) => {
                 self.told.insert(started.program.clone(), Told::default());
                 self.speaks = Some(started.program.clone());
@@ -271,34 +294,6 @@ impl Remains {
             // It could not be had, and the run goes on without it.
             Lock::Asked if well => Lock::Without { claim_in_doubt: true },
             lock => lock,
-        };
-    }
-
-    /// A supervisor that was killed while it asked for the lock, or while it gave it back, left no word of the answer.
-    fn take_lock(&mut self, event: Event, at: Instant) {
-        self.lock = match event {
-            Event::LockClaimed(claimed) => {
-                let before = Duration::from_millis(claimed.waited_ms).min(CLAIMING);
-                Lock::Held { uid: claimed.uid, renewed_at: at - before }
-            }
-            Event::LockRenewed(renewed) => match &self.lock {
-                Lock::Held { uid, .. } => {
-                    let took = Duration::from_millis(renewed.took_ms.saturating_add(1));
-                    Lock::Held { uid: uid.clone(), renewed_at: at - took }
-                }
-                other => other.clone(),
-            },
-            Event::LockBlocked(blocked) => match blocked.manner {
-                BusyManner::Refuses => Lock::Never,
-                BusyManner::Continues => Lock::Without { claim_in_doubt: false },
-                // It claims as soon as it may.
-                BusyManner::Waits => Lock::Asked,
-            },
-            Event::LockReleasing(_) => Lock::Returning,
-            Event::LockReleased(_) => Lock::Released,
-            Event::LockLost(lost) => Lock::Lost { holder: lost.holder },
-            Event::LockLeft(_) => Lock::Left,
-            _ => Lock::Never,
         };
     }
 

@@ -60,6 +60,8 @@ fn each_word_about_the_lock_says_what_there_is_to_go_on_with() {
     let releasing = Event::LockReleasing(event::LockReleasing { holder: "a".to_owned() });
     let left = Event::LockLeft(event::LockLeft { holder: "a".to_owned(), why: "w".to_owned() });
     let lost = Event::LockLost(event::LockLost { holder: None, text: "t".to_owned() });
+    let observed = crate::event::examples().into_iter().find(|event| matches!(event, Event::LockObserved(_)));
+    let observed = observed.expect("each event has an example");
     let rows: Vec<(Vec<Event>, Lock)> = vec![
         (vec![], Lock::Never),
         (vec![step("build-images", 1)], Lock::Never),
@@ -76,6 +78,8 @@ fn each_word_about_the_lock_says_what_there_is_to_go_on_with() {
         (after(&[releasing]), Lock::Returning),
         (after(&[left]), Lock::Left),
         (after(&[lost]), Lock::Lost { holder: None }),
+        // A dry run looks at it and asks for nothing.
+        (vec![observed], Lock::Never),
     ];
     for (events, lock) in rows {
         assert_eq!(read(&events).lock, lock, "{events:?}");

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use crate::bed::wait;
 use crate::runs::{Rig, ended, text, told};
 
@@ -18,6 +20,13 @@ fn a_run_that_was_killed_is_said_to_be_cut_off_with_what_is_still_at_work() {
         "{}",
         listed.stdout
     );
+    // Each line that a script reads is an event. Into a file: what the test reads itself has to end with a verdict.
+    let show = rig.runs(&["show", &id, "--output", "jsonl"]).by_shell("\"$@\" > \"$SHOWN\"").with_pipes();
+    let shown = show.env("SHOWN", rig.bed.file("shown")).run().expect_code(0);
+    let lines = fs::read_to_string(rig.bed.file("shown")).expect("the shell made it");
+    let is_event = |line: &str| serde_json::from_str(line).is_ok_and(|event: Value| event["type"].is_string());
+    assert!(lines.lines().count() > 1 && lines.lines().all(is_event), "{lines}");
+    assert!(shown.stderr.contains(&format!("run {id} ")), "{}", shown.stderr);
     let kept = rig.runs(&["prune", "--older-than", "0s"]).run().expect_code(0);
     assert!(text(&kept).starts_with("kept "), "{}", kept.stdout);
     rig.let_go();
@@ -56,11 +65,11 @@ fn only_what_is_over_and_old_enough_is_removed_and_never_the_last_state() {
     assert_eq!((text(&young), rig.list().len()), ("", 1));
     let told = rig.runs(&["prune", "--older-than", "0s", "--dry-run"]).run().expect_code(0);
     assert_eq!((text(&told), rig.list().len()), (format!("would remove {first}").as_str(), 1));
-    let state = format!("{first}/tools/errored.tfstate");
-    fs::create_dir_all(format!("{first}/tools")).expect("ours");
+    // As it is called where a state really finds no room, see `stopping::disks`.
+    let state = format!("{first}/infrastructure.errored.tfstate");
     fs::write(&state, "{}").expect("ours");
     let kept = rig.runs(&["prune", "--older-than", "0s"]).run().expect_code(0);
-    assert!(text(&kept).contains("errored.tfstate"), "{}", kept.stdout);
+    assert!(text(&kept).contains("infrastructure.errored.tfstate"), "{}", kept.stdout);
     fs::remove_file(state).expect("it is there");
     let gone = rig.runs(&["prune", "--older-than", "0s"]).run().expect_code(0);
     assert_eq!((text(&gone), rig.list().len()), (format!("removed {first}").as_str(), 0));

@@ -117,3 +117,25 @@ fn what_cannot_be_killed_is_waited_for_no_longer_than_the_watchdog_and_the_messa
     assert!(survived.iter().any(|left| left["pid"] == pid && left["relations"] == json!(["itself"])), "{verdict}");
     assert_eq!(rig.lease(), None);
 }
+
+/// The same for who takes over: neither is it waited for longer, nor is its end told, which nobody saw.
+#[test]
+fn who_takes_over_waits_no_longer_than_the_watchdog_and_says_the_same() {
+    let rig = Rig::new(60.0);
+    let Some(freezer) = Freezer::new() else { return };
+    let run = rig.own().arg("--stop-after").arg("2s").env("DCCTL_TEST_BREAK", "watchdog:12").start();
+    rig.wait_until_in_flight(&run);
+    let tofu = run.wait_for("process.started", |event| event["data"]["program"] == "tofu apply");
+    let pid = tofu["data"]["pid"].clone();
+    freezer.freeze(u32::try_from(pid.as_u64().expect("a number")).expect("a number"));
+    Rig::kill_supervisor(&run);
+    let finished = run.finish().expect_code(1);
+    let verdict = &finished.verdict()["data"];
+    let message = verdict["failure"]["message"].as_str().expect("there is one");
+    assert!(message.ends_with("not all of them were seen to end"), "{verdict}");
+    let causes = verdict["failure"]["causes"].to_string();
+    assert!(causes.contains(&format!("command. Nobody saw process {pid} end; still there")), "{causes}");
+    assert!(causes.contains("is not safe (dcctl waited 14s after the interrupt)"), "{causes}");
+    assert!(!causes.contains("OpenTofu ended"), "{causes}");
+    assert!(verdict["unfinished"].to_string().contains("bed_thing.slow"), "{verdict}");
+}

@@ -46,6 +46,14 @@ fn a_state_that_finds_no_room_is_kept_and_named_first() {
     let state = fs::read_to_string(kept).expect("it is there");
     assert!(state.contains("\"slow\"") && state.contains("\"lineage\""), "{state}");
     assert_eq!((&verdict["lock"], rig.lease()), (&"released".into(), None), "{verdict}");
+    // The state's disk had no room for a copy, so the only record is in the directory of the run.
+    let pruned = rig.bed().dcctl(["runs", "prune", "--older-than", "0s"]).run().expect_code(0);
+    assert!(
+        pruned.stdout.contains("kept ") && pruned.stdout.contains("infrastructure.errored.tfstate"),
+        "{}",
+        pruned.stdout
+    );
+    assert_eq!(fs::read_to_string(kept).expect("it is there still"), state);
     fs::remove_file(disk.path().join("fill")).expect("it was filled by the test");
     let again = rig.own().run().expect_code(6);
     assert_eq!(again.verdict()["data"]["failure"]["code"], "guard.state_errored");

@@ -122,6 +122,36 @@ fn a_verdict_that_the_full_disk_does_not_take_is_shown_all_the_same() {
     assert!(finished.events().len() > journal.len() + 1500, "what had no room was not shown");
 }
 
+/// The ballast goes as soon as a line finds no room, while the tool is still at work: nothing else frees any by then.
+#[test]
+fn on_a_full_disk_the_ballast_makes_room_for_the_rest_of_the_journal_and_the_verdict() {
+    let rig = Rig::new().checked("read status < \"$GATE\" && seq 100000 100199 && read status < \"$GATE\"");
+    let gate = rig.gate(INSTANCE);
+    let Some(disk) = SmallDisk::mount(&rig.bed.file("disk"), 1024, "") else { return };
+    let run_dir = disk.path().join("run");
+    let elsewhere = rig.bed.file("elsewhere");
+    for folder in [&run_dir, &elsewhere] {
+        fs::create_dir_all(folder).expect("the test's folder can be written");
+    }
+    symlink(&elsewhere, run_dir.join("output")).expect("the test's folder can be written");
+    let run = rig.bootstrap(INSTANCE).arg("--run-dir").arg(&run_dir).env("GATE", gate.path()).start();
+    run.wait_for("process.started", |event| event["data"]["program"] == "verify: It works");
+    let filled = fs::write(disk.path().join("fill"), vec![0; 1 << 20]).expect_err("it is larger than the disk");
+    assert_eq!(filled.kind(), std::io::ErrorKind::StorageFull);
+    assert!(run_dir.join("ballast").exists());
+    gate.open(0);
+    Journal::at(run_dir.join("events.jsonl")).wait_for("process.output", |event| event["data"]["text"] == "100199");
+    assert!(!run_dir.join("ballast").exists(), "the disk was not full");
+    gate.open(0);
+    let finished = run.finish();
+    let verdict = assert_the_supervisors_verdict(&finished, 0);
+    assert_eq!(verdict["lock"], "released", "{verdict}");
+    let journal = Journal::at(run_dir.join("events.jsonl")).events();
+    assert_eq!(journal, finished.events(), "a line is missing");
+    let note = |event: &Value| event["data"]["text"].as_str().is_some_and(|said| said.contains("was out of room"));
+    assert!(journal.iter().any(note), "that the disk was full was not said");
+}
+
 #[test]
 fn what_stands_in_the_place_of_the_journal_is_somebody_else_s_and_stays() {
     let rig = Rig::new();

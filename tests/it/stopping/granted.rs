@@ -88,6 +88,31 @@ fn where_everything_is_ended_the_last_interrupt_the_kill_and_the_release_come_be
     rig.assert_no_state_lock();
 }
 
+/// Whether the run was asked to stop before its supervisor was killed or not: who takes over keeps to the same time.
+#[test]
+fn who_takes_over_is_done_before_everything_is_ended() {
+    for asked_before in [false, true] {
+        let rig = Rig::new(60.0);
+        let run = rig.own().env("DCCTL_STOP_BUDGET", "12s").start();
+        rig.wait_until_in_flight(&run);
+        if asked_before {
+            run.signal(Signal::TERM);
+            run.wait_for("process.interrupted", |_| true);
+        }
+        Rig::kill_supervisor(&run);
+        let finished = run.finish().expect_code(1);
+        let events = finished.events();
+        let asked = events.iter().find(|event| event["type"] == "stop.requested").expect("it was asked");
+        assert_eq!(asked["data"]["budget_ms"], 6000, "{asked}");
+        let took = at(&events, "run.finished") - at(&events, "stop.requested");
+        assert!(took < 12_000, "everything would have been ended before the verdict, which took {took} ms");
+        let verdict = &finished.verdict()["data"];
+        assert_eq!((&verdict["lock"], rig.lease()), (&json!("released"), None), "{verdict}");
+        assert_eq!(verdict["unfinished"], json!(["bed_thing.slow"]), "{verdict}");
+        rig.assert_no_state_lock();
+    }
+}
+
 #[test]
 fn where_only_the_front_is_ended_no_tool_is_cut_short() {
     // Longer than Jenkins leaves a job.
