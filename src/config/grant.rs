@@ -24,6 +24,18 @@ pub enum Ends {
     Unknown,
 }
 
+/// Whom the first signal of a cancel reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hits {
+    /// The front at most, or nobody knows; no tool.
+    Front,
+    /// Every process: the tools and their plugins, too, so that none of them has any time.
+    Everything,
+    /// The same, unless a person has set it to spare the tools, which cannot be seen from here.
+    EverythingByDefault,
+}
+
 /// Who grants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -65,6 +77,8 @@ pub struct Grant {
     pub ends: Ends,
     /// How long after the first request; none where nothing is ended, or nobody knows when.
     pub after: Option<Duration>,
+    /// Whom the cancel itself signals.
+    pub hits: Hits,
 }
 
 /// What `--stop-budget` says.
@@ -87,11 +101,13 @@ pub enum Seat {
 
 impl Grant {
     /// What was told, else what the system around this job does by default.
-    pub fn find(told: Option<Told>, job: &Job, environment: &Environment, seat: Seat) -> Grant {
-        match told {
-            Some(Told::Everything(after)) => Grant { by: Grantor::Option, ends: Ends::Everything, after: Some(after) },
-            Some(Told::Nothing) => Grant { by: Grantor::Option, ends: Ends::Nothing, after: None },
-            None => Grant::preset(Grantor::of(job, environment, seat)),
+    pub fn find(what: Option<Told>, job: &Job, environment: &Environment, seat: Seat) -> Grant {
+        let found = Grantor::of(job, environment, seat);
+        let told = |ends, after| Grant { by: Grantor::Option, ends, after, hits: found.hits_when_told() };
+        match what {
+            Some(Told::Everything(after)) => told(Ends::Everything, Some(after)),
+            Some(Told::Nothing) => told(Ends::Nothing, None),
+            None => Grant::preset(found),
         }
     }
 
@@ -107,7 +123,7 @@ impl Grant {
             Grantor::OtherCi => (Ends::Unknown, None),
             Grantor::Option | Grantor::Person => (Ends::Nothing, None),
         };
-        Grant { by, ends, after: seconds.map(Duration::from_secs) }
+        Grant { by, ends, after: seconds.map(Duration::from_secs), hits: by.hits() }
     }
 
     /// When everything is ended; none where it is not, so that no tool is cut short for it.
@@ -120,6 +136,32 @@ impl Grant {
 }
 
 impl Grantor {
+    fn hits(self) -> Hits {
+        match self {
+            Grantor::GitlabDocker => Hits::Everything,
+            Grantor::Systemd => Hits::EverythingByDefault,
+            Grantor::Option
+            | Grantor::GithubHosted
+            | Grantor::GithubSelfHosted
+            | Grantor::GitlabShell
+            | Grantor::GitlabPod
+            | Grantor::Buildkite
+            | Grantor::Jenkins
+            | Grantor::CiPod
+            | Grantor::Kubernetes
+            | Grantor::OtherCi
+            | Grantor::Person => Hits::Front,
+        }
+    }
+
+    /// The same where a person has said `--stop-budget`: whoever grants a service its time is told to spare the tools, too.
+    fn hits_when_told(self) -> Hits {
+        match self.hits() {
+            Hits::EverythingByDefault => Hits::Front,
+            hits @ (Hits::Front | Hits::Everything) => hits,
+        }
+    }
+
     fn of(job: &Job, environment: &Environment, seat: Seat) -> Grantor {
         let in_pod = job.pod.is_some();
         match job.system {
@@ -225,7 +267,8 @@ mod tests {
         ];
         for (variables, by, ends, seconds) in rows {
             let grant = found(variables);
-            assert_eq!(grant, Grant { by, ends, after: seconds.map(Duration::from_secs) }, "{variables:?}");
+            let expected = Grant { by, ends, after: seconds.map(Duration::from_secs), hits: by.hits() };
+            assert_eq!(grant, expected, "{variables:?}");
             let cut = grant.everything_ends_after().is_some();
             assert_eq!(cut, ends == Ends::Everything, "{variables:?}");
         }
@@ -240,6 +283,17 @@ mod tests {
         assert_eq!(told(Told::Everything(minute)).everything_ends_after(), Some(minute));
         assert_eq!(told(Told::Nothing).everything_ends_after(), None);
         assert_eq!(told(Told::Nothing).by, Grantor::Option);
+    }
+
+    #[test]
+    fn no_budget_that_is_told_changes_that_docker_signals_the_tools() {
+        let docker = Environment::of([GITLAB]);
+        let service = Environment::of([("SYSTEMD_EXEC_PID", "4711")]);
+        for (environment, hits) in [(docker, Hits::Everything), (service, Hits::Front)] {
+            let told = Some(Told::Everything(Duration::from_secs(60)));
+            let grant = Grant::find(told, &Job::detect(&environment, 4711), &environment, Seat::Empty);
+            assert_eq!((grant.by, grant.hits), (Grantor::Option, hits), "{environment:?}");
+        }
     }
 
     #[test]

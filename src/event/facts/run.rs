@@ -87,7 +87,7 @@ pub struct StopBudget {
     /// preset it is.
     pub source: String,
     /// How many of them a tool has to finish what is in flight, where the surroundings leave less than `--stop-after`. Then
-    /// it is interrupted again, and killed.
+    /// it is interrupted again, and killed. 0 where a cancel signals every process, the tools included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graceful_seconds: Option<u64>,
     /// What the surroundings end after a cancel, when that is known.

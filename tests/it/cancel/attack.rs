@@ -40,13 +40,19 @@ enum Blow {
     Tofu(Signal),
     /// The supervisor stands still for so long.
     Freeze(Duration),
+    /// SIGKILL to the supervisor.
+    Supervisor,
+    /// SIGKILL to the supervisor and to the front, which has no time to see that.
+    Both,
+    /// `dcctl runs stop`, or with `--force`.
+    Command { force: bool },
 }
 
 impl Blow {
     fn draw(dice: &mut fastrand::Rng) -> Blow {
         let polite = [Signal::INT, Signal::TERM, Signal::HUP];
         let any = [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL];
-        match dice.u8(..16) {
+        match dice.u8(..20) {
             0..=4 => Blow::Front(polite[dice.usize(..3)]),
             5 => Blow::Front(Signal::KILL),
             6 => Blow::Front(Signal::QUIT),
@@ -55,8 +61,29 @@ impl Blow {
             11 => Blow::Every { youngest_first: dice.bool() },
             12 => Blow::Plugin(any[dice.usize(1..4)]),
             13 | 14 => Blow::Tofu(any[dice.usize(..4)]),
+            15 => Blow::Supervisor,
+            16 => Blow::Both,
+            17 | 18 => Blow::Command { force: dice.u8(..4) == 0 },
             _ => Blow::Freeze(Duration::from_millis(dice.u64(50..1500))),
         }
+    }
+
+    /// A request to stop that reaches no tool.
+    fn is_polite(self) -> bool {
+        match self {
+            Blow::Front(signal) | Blow::Group(signal) | Blow::Tree(signal) => {
+                [Signal::INT, Signal::TERM, Signal::HUP].contains(&signal)
+            }
+            Blow::Command { force } => !force,
+            Blow::Every { .. } | Blow::Plugin(_) | Blow::Tofu(_) | Blow::Freeze(_) | Blow::Supervisor | Blow::Both => {
+                false
+            }
+        }
+    }
+
+    /// Whether it kills the front.
+    fn kills_the_front(self) -> bool {
+        matches!(self, Blow::Front(Signal::KILL) | Blow::Group(Signal::KILL) | Blow::Tree(Signal::KILL) | Blow::Both)
     }
 
     fn strike(self, rig: &Rig, job: &Job<'_>) {
@@ -91,6 +118,21 @@ impl Blow {
                 let _ = all_end_within(&[supervisor], pause);
                 send(supervisor, Signal::CONT);
             }
+            Blow::Supervisor => {
+                if let Some(supervisor) = job.supervisor() {
+                    send(supervisor, Signal::KILL);
+                }
+            }
+            Blow::Both => {
+                let Some(supervisor) = job.supervisor() else { return };
+                send(job.entry(), Signal::STOP);
+                send_all(&[supervisor, job.entry()], Signal::KILL);
+            }
+            Blow::Command { force } => {
+                let words = ["runs", "stop"].into_iter().chain(force.then_some("--force"));
+                // Before its beginning and after its end there is no run to be asked.
+                let _ = rig.bed().dcctl(words).arg(rig.bed().file("run")).run();
+            }
         }
     }
 }
@@ -121,10 +163,11 @@ fn round(seed: u64) {
     let rig = Rig::new(1.5);
     let junit = rig.bed().file("junit.xml");
     let job = Job::start(rig.bed(), rig.own(), Shape::Itself);
-    for (pause, blow) in blows {
-        let _ = job.ends_within(pause);
+    for (pause, blow) in &blows {
+        let _ = job.ends_within(*pause);
         blow.strike(&rig, &job);
     }
+    let blows: Vec<Blow> = blows.into_iter().map(|(_, blow)| blow).collect();
     wait::fact(&format!("nothing of the run to be left: {context}"), || job.members().is_empty().then_some(()));
     let events = job.journal.events();
     let there = rig.bed().api().get(LEASE).expect("the API server answers");
@@ -133,21 +176,83 @@ fn round(seed: u64) {
         assert!(there.is_none() && rig.entries().is_empty(), "{context}");
         return;
     };
-    assert_eq!(last["type"], "run.finished", "{context}\n{}", log(&events));
+    let holder = there.and_then(|lease| lease["spec"]["holderIdentity"].as_str().map(str::to_owned));
+    let context = format!("{context}\n{}", log(&events));
     let verdict = last["data"].clone();
+    if last["type"] == "run.finished" {
+        assert_told(&rig, &verdict, holder.as_deref(), &context);
+        Report::read(&junit);
+    } else {
+        assert_silenced(&blows, &events, holder.as_deref(), &context);
+    }
+    if blows.iter().all(|blow| blow.is_polite()) {
+        assert_interrupted_once(&events, &context);
+        assert_eq!(rig.not_in_state(), Vec::<String>::new(), "{context}");
+    }
+    assert_run_again(&rig, holder.is_some(), verdict["exit_code"] == 0, &context);
+}
+
+/// What is lost is named, and the lock is where the exit code says.
+fn assert_told(rig: &Rig, verdict: &Value, holder: Option<&str>, context: &str) {
     let said = verdict.to_string();
     for name in rig.not_in_state() {
         let address = format!("bed_thing.{name}");
-        assert!(said.contains(&address), "nobody is told of {address}: {context}\n{}", log(&events));
-        assert_ne!(verdict["exit_code"], 10, "{context}\n{}", log(&events));
+        assert!(said.contains(&address), "nobody is told of {address}: {context}");
+        assert_ne!(verdict["exit_code"], 10, "{context}");
     }
-    let holder = there.and_then(|lease| lease["spec"]["holderIdentity"].as_str().map(str::to_owned));
-    match verdict["lock"].as_str() {
-        Some("left") => assert_eq!(holder.as_deref(), verdict["holder"].as_str(), "{context}\n{}", log(&events)),
-        _ => assert_eq!(holder, None, "{context}\n{}", log(&events)),
+    let given_back = ["released", "never_taken"].contains(&verdict["lock"].as_str().unwrap_or_default());
+    match verdict["exit_code"].as_u64() {
+        Some(0 | 1 | 10 | 11) => assert!(given_back, "{context}"),
+        Some(12) => assert!(given_back || verdict["lock"] == "left", "{context}"),
+        code => panic!("an exit code that nothing here leads to, {code:?}: {context}"),
     }
-    if junit.exists() {
-        Report::read(&junit);
+    assert_eq!(holder, verdict["holder"].as_str().filter(|_| !given_back), "{context}");
+}
+
+/// No verdict is there: both processes of the run were killed, and the lock stays as it was.
+fn assert_silenced(blows: &[Blow], events: &[Value], holder: Option<&str>, context: &str) {
+    let supervisor = blows.iter().any(|blow| matches!(blow, Blow::Supervisor | Blow::Both));
+    assert!(supervisor && blows.iter().any(|blow| blow.kills_the_front()), "no verdict: {context}");
+    let has = |kind: &str| events.iter().any(|event| event["type"] == kind);
+    if has("lock.claimed") && !has("lock.releasing") {
+        assert!(holder.is_some(), "somebody gave the lock back: {context}");
+    }
+}
+
+/// Polite requests make one interrupt of each tool at most, and exactly one of an apply that was at work after the hold.
+fn assert_interrupted_once(events: &[Value], context: &str) {
+    let of = |kind: &str, program: &str| {
+        let found = events.iter().filter(|event| event["type"] == kind && event["data"]["program"] == program);
+        found.filter_map(|event| event["elapsed_ms"].as_u64()).collect::<Vec<_>>()
+    };
+    for event in events.iter().filter(|event| event["type"] == "process.interrupted") {
+        let program = event["data"]["program"].as_str().unwrap_or_default();
+        assert_eq!(of("process.interrupted", program).len(), 1, "{program}: {context}");
+    }
+    let asked = events.iter().find(|event| event["type"] == "stop.requested");
+    let asked = asked.and_then(|event| event["elapsed_ms"].as_u64());
+    let (began, ended) = (of("process.started", "tofu apply"), of("process.finished", "tofu apply"));
+    if let (Some(asked), [began], [ended]) = (asked, &began[..], &ended[..])
+        && *began < asked
+        && asked + 1_000 < *ended
+    {
+        assert_eq!(of("process.interrupted", "tofu apply").len(), 1, "{context}");
+    }
+}
+
+/// The same command again is refused while the lock is held; else it makes what is missing, and nothing twice that is known.
+fn assert_run_again(rig: &Rig, held: bool, done: bool, context: &str) {
+    if done {
+        return;
+    }
+    let adrift = rig.not_in_state();
+    let again = rig.own().run();
+    assert_eq!(again.code(), Some(if held { 20 } else { 0 }), "{context}\nrun again: {}", again.stdout);
+    if !held {
+        for name in ["before", "slow", "after"] {
+            let lost = adrift.iter().filter(|lost| *lost == name).count();
+            assert_eq!(rig.living(name), 1 + lost, "{name}: {context}\nrun again: {}", again.stdout);
+        }
     }
 }
 

@@ -153,10 +153,12 @@ fn run_command(system: &System) -> String {
     let verdict = verdict_of(&job, system);
     Report::read(&junit);
     let signals = fs::read_to_string(rig.bed().file("signals")).unwrap_or_default().lines().count();
-    let saw = match (system.aim, signals) {
-        (Aim::Front, 1) => "one SIGTERM".to_owned(),
-        (Aim::Everything, 1..) => "what was sent to it, and one SIGTERM".to_owned(),
-        (Aim::Front | Aim::Everything, more) => format!("{more} times SIGTERM"),
+    let events = job.journal.events();
+    let sent = events.iter().filter(|event| event["type"] == "process.interrupted").count();
+    let saw = match (system.aim, signals, sent) {
+        (Aim::Front, 1, 1) => "one SIGTERM".to_owned(),
+        (Aim::Everything, 2, 1) => "what was sent to it, and one SIGTERM".to_owned(),
+        (Aim::Front | Aim::Everything, saw, sent) => format!("{saw} times SIGTERM, {sent} of them from dcctl"),
     };
     let (lock, exit) = (lock(&rig, &verdict), exit(system, &verdict));
     format!("| {} | {saw} | {lock} | {exit} | nothing |", system.name)

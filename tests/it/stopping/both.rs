@@ -26,6 +26,8 @@ fn after_both_were_killed_opentofu_finishes_alone_and_the_next_run_says_how_it_e
     rig.wait_until_in_flight(&run);
     let (supervisor, holder) = (run.supervisor(), rig.lease().expect("it is held"));
     let folder = rig.run_folders().pop().expect("a run has one");
+    let will = "/metadata/annotations/dcctl.devicechain.io~1children";
+    wait::fact("its last will", || rig.lease_says(will).starts_with("tofu apply (process ").then_some(()));
     // The front has no time to see that the supervisor is gone.
     run.signal(Signal::STOP);
     rustix::process::kill_process(supervisor, Signal::KILL).expect("it runs");
@@ -42,6 +44,7 @@ fn after_both_were_killed_opentofu_finishes_alone_and_the_next_run_says_how_it_e
     wait::fact("the rest to be created", || (rig.created("after") == 1).then_some(()));
     wait::fact("nothing of the run to be left", || rig.bed().mark().pids().is_empty().then_some(()));
     assert_eq!(rig.lease(), Some(holder.clone()), "a person gives it back");
+    assert!(rig.lease_says(will).starts_with("tofu apply (process "), "who looks is not told what was at work");
     assert_eq!(rig.in_state().len(), 3);
 
     let next = rig.start().finish().expect_code(20);

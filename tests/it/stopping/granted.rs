@@ -11,6 +11,7 @@ use crate::stopping::rig::Rig;
 type Variables = &'static [(&'static str, &'static str)];
 
 const HOSTED: Variables = &[("CI", "true"), ("GITHUB_ACTIONS", "true"), ("RUNNER_ENVIRONMENT", "github-hosted")];
+const DOCKER: Variables = &[("CI", "true"), ("GITLAB_CI", "true"), ("CI_DISPOSABLE_ENVIRONMENT", "true")];
 const JENKINS: Variables = &[("JENKINS_URL", "http://jenkins.example/")];
 
 fn within(run: Dcctl, variables: Variables) -> Dcctl {
@@ -27,7 +28,7 @@ fn at(events: &[Value], kind: &str) -> u64 {
 #[test]
 fn a_run_says_at_its_start_how_long_a_stop_may_take_here_and_what_a_cancel_would_leave() {
     let rig = Rig::new(0.0);
-    let rows: [(Variables, &[&str], Value); 5] = [
+    let rows: [(Variables, &[&str], Value); 6] = [
         (&[], &[], json!({ "seconds": 1200, "source": "--stop-after" })),
         (
             HOSTED,
@@ -36,6 +37,14 @@ fn a_run_says_at_its_start_how_long_a_stop_may_take_here_and_what_a_cancel_would
                 "ends": "everything", "note": "a cancel would end everything after 4m0s, so a tool has 3m35s to finish what \
                 is in flight; then it is interrupted again, and what it was making may be missing from the state; a later \
                 step with `if: always()` has to wait for the run, or the machine goes as soon as the job has ended" }),
+        ),
+        (
+            DOCKER,
+            &[],
+            json!({ "seconds": 15, "source": "GitLab CI, docker executor", "graceful_seconds": 0, "ends": "everything",
+                "note": "a cancel would signal every process, the tools and their plugins too, and end everything after 15s: \
+                what is in flight is lost, and named; no setting makes it longer; the Kubernetes or the shell executor gives \
+                more" }),
         ),
         (
             JENKINS,

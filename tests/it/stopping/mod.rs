@@ -166,10 +166,17 @@ fn sigquit_ends_at_once_and_leaves_the_lock() {
     let run = rig.start();
     rig.wait_until_in_flight(&run);
     run.signal(Signal::QUIT);
-    let finished = run.finish().expect_code(12);
-    let verdict = finished.verdict();
-    assert_eq!(verdict["data"]["lock"], "left", "{verdict}");
-    let unfinished = verdict["data"]["unfinished"].to_string();
-    assert!(unfinished.contains("bed_thing.slow"), "{verdict}");
-    assert_eq!(rig.lease().as_deref(), verdict["data"]["holder"].as_str());
+    rig.assert_forced(&run.finish().expect_code(12).events());
+}
+
+#[test]
+fn a_command_that_forces_a_run_ends_it_at_once_and_leaves_the_lock() {
+    let rig = Rig::new(30.0);
+    let run = rig.start();
+    rig.wait_until_in_flight(&run);
+    rig.bed().dcctl(["runs", "stop", "--force", "latest"]).run().expect_code(0);
+    let events = run.finish().expect_code(12).events();
+    rig.assert_forced(&events);
+    let asked = events.iter().find(|event| event["type"] == "stop.requested").expect("it was asked");
+    assert_eq!(asked["data"]["cause"], "command", "{asked}");
 }

@@ -52,6 +52,23 @@ fn outside_of_a_job_a_run_goes_on_when_the_shell_that_had_started_it_is_gone() {
 }
 
 #[test]
+fn in_a_job_a_run_that_was_left_goes_on_when_the_shell_that_had_started_it_is_gone() {
+    let rig = Rig::new(CREATION);
+    let run_dir = rig.bed().file("run");
+    let (reader, _writer) = std::io::pipe().expect("a pipe");
+    let run = rig.own().env("CI", "true").arg("--detach").arg("--run-dir").arg(&run_dir);
+    let shell = in_shell(run, "\"$@\"; read never", reader.into());
+    let journal = Journal::at(run_dir.join("events.jsonl"));
+    rig.wait_until_slow(&journal);
+    shell.signal(Signal::KILL);
+    let verdict = journal.wait_for("run.finished", |_| true);
+    assert_eq!((&verdict["data"]["exit_code"], &verdict["data"]["lock"]), (&0.into(), &"released".into()), "{verdict}");
+    let asked = journal.events().into_iter().find(|event| event["type"] == "stop.requested");
+    assert_eq!((asked, rig.created("after")), (None, 1));
+    wait::fact("the lock to be gone", || rig.lease().is_none().then_some(()));
+}
+
+#[test]
 fn in_a_job_the_loss_of_the_shell_before_the_run_begins_leaves_nothing() {
     let rig = Rig::new(CREATION);
     // A kubeconfig that nobody ever finishes writing.

@@ -126,10 +126,21 @@ impl Rig {
         self.ledger.created(name)
     }
 
+    /// How many things of this name exist, by the provider's own account.
+    pub(crate) fn living(&self, name: &str) -> usize {
+        self.ledger.living(name).len()
+    }
+
     /// The holder in the Lease; none when there is no Lease.
     pub(crate) fn lease(&self) -> Option<String> {
         let lease = self.bed.api().get(LEASE).expect("the API server answers")?;
         lease["spec"]["holderIdentity"].as_str().map(str::to_owned)
+    }
+
+    /// What the Lease says at this JSON pointer; empty when it says nothing there.
+    pub(crate) fn lease_says(&self, pointer: &str) -> String {
+        let lease = self.bed.api().get(LEASE).expect("the API server answers").unwrap_or_default();
+        lease.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
     /// The text of the state; none when there is none.
@@ -174,6 +185,10 @@ impl Rig {
         let [reported] = reported[..] else { panic!("not one report of an interrupt: {reported:?}") };
         assert_eq!((&reported["data"]["times"], &reported["data"]["sent"]), (&1.into(), &1.into()), "{reported}");
         assert_eq!(count("stop.requested"), 1);
+        let ended = |event: &Value| event["type"] == "process.finished" && event["data"]["program"] == "tofu apply";
+        let end = events.iter().rposition(ended).expect("its end was seen");
+        let given_back = events.iter().position(|event| event["type"] == "lock.releasing").expect("it was given back");
+        assert!(end < given_back, "the lock was given back while OpenTofu was at work");
         let verdict = events.last().expect("there are events");
         assert_eq!(verdict["type"], "run.finished");
         assert_eq!(verdict["data"]["lock"], "released", "{verdict}");
@@ -181,6 +196,19 @@ impl Rig {
         let state = self.in_state();
         assert!(state.contains(&"before".to_owned()) && state.contains(&"slow".to_owned()), "{state:?}");
         assert_eq!(self.created("after"), 0, "something began after the stop");
+        self.assert_no_state_lock();
+    }
+
+    /// OpenTofu was interrupted twice, which frees its own lock, what it was making is named, and the lock was left.
+    pub(crate) fn assert_forced(&self, events: &[Value]) {
+        let interrupts = events.iter().filter(|event| event["type"] == "process.interrupted").count();
+        assert_eq!(interrupts, 2, "OpenTofu's state lock is not given back by one alone");
+        let verdict = &events.last().expect("there are events")["data"];
+        assert_eq!((&verdict["exit_code"], &verdict["lock"]), (&12.into(), &"left".into()), "{verdict}");
+        assert_eq!(self.lease().as_deref(), verdict["holder"].as_str(), "{verdict}");
+        assert!(verdict["unfinished"].to_string().contains("bed_thing.slow"), "{verdict}");
+        let next = verdict["next"].to_string();
+        assert!(next.contains("bed_thing.slow") && next.contains("made a second time"), "{verdict}");
         self.assert_no_state_lock();
     }
 

@@ -11,6 +11,9 @@ use crate::bed::wait;
 use crate::stopping::CREATION;
 use crate::stopping::rig::Rig;
 
+/// So long after the first a key that bounces is pressed again.
+const BOUNCING: Duration = Duration::from_millis(100);
+
 /// A run at a terminal whose slow thing is being created.
 fn seated(rig: &Rig) -> (Seat, Journal) {
     let run_dir = rig.bed().file("run");
@@ -27,11 +30,17 @@ fn of_kind(journal: &Journal, kind: &str) -> Vec<Value> {
 
 #[test]
 fn one_ctrl_c_and_one_of_a_key_that_bounces_are_one_interrupt() {
-    for keys in [CTRL_C, [CTRL_C, CTRL_C].concat().as_slice()] {
+    for presses in [1, 2] {
         let rig = Rig::new(CREATION);
         let (seat, journal) = seated(&rig);
-        seat.press(keys);
+        seat.press(CTRL_C);
+        if presses == 2 {
+            journal.wait_for("signal.received", |_| true);
+            let _ = wait::until(BOUNCING, "the run to end", || of_kind(&journal, "run.finished").pop());
+            seat.press(CTRL_C);
+        }
         seat.expect_code(10);
+        assert_eq!(of_kind(&journal, "signal.received").len(), presses);
         rig.assert_clean_stop(&journal.events());
         rig.assert_converges();
     }
@@ -65,7 +74,8 @@ fn a_second_ctrl_c_later_is_force_and_leaves_the_lock() {
 
 #[test]
 fn ctrl_z_stops_the_watching_alone_and_fg_catches_up() {
-    let rig = Rig::new(2.0);
+    // Longer than it is from one renewal to the next.
+    let rig = Rig::new(14.0);
     let run_dir = rig.bed().file("run");
     let run = rig.own().env("DCCTL_OUTPUT", "human").arg("--run-dir").arg(&run_dir);
     // Only a shell that controls jobs makes a job of it.
@@ -74,6 +84,10 @@ fn ctrl_z_stops_the_watching_alone_and_fg_catches_up() {
     rig.wait_until_slow(&journal);
     seat.press(CTRL_Z);
     seat.wait_for("it stands still\n");
+    let renewed = || rig.lease_says("/spec/renewTime");
+    let before = renewed();
+    wait::fact("a renewal", || (renewed() != before).then_some(()));
+    assert_eq!((of_kind(&journal, "run.finished").len(), rig.created("after")), (0, 0), "it came after the standstill");
     let verdict = journal.wait_for("run.finished", |_| true);
     assert_eq!((&verdict["data"]["exit_code"], &verdict["data"]["lock"]), (&0.into(), &"released".into()), "{verdict}");
     assert_eq!(of_kind(&journal, "stop.requested").len(), 0);

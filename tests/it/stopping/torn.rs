@@ -46,7 +46,7 @@ fn an_opentofu_that_is_killed_is_told_with_what_it_was_making() {
     assert!(failed.message.contains("was ended by signal 9"), "{}", failed.message);
     assert!(failed.message.contains("dcctl had not sent it"), "{}", failed.message);
     // Killed in its first apply it leaves an empty state, so what was complete is lost, too.
-    for part in ["may exist without being in the state", "bed_thing.before", "bed_thing.slow"] {
+    for part in ["is empty", "may exist without being in the state", "bed_thing.before", "bed_thing.slow"] {
         assert!(failed.causes.contains(part), "{part:?}: {}", failed.causes);
     }
     for part in ["bed_thing.before", "bed_thing.slow", "made a second time", "import it, or remove it"] {
