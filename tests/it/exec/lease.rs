@@ -8,6 +8,29 @@ use crate::bed::wait;
 use crate::exec::{Rig, of_kind};
 
 #[test]
+fn the_job_and_the_pod_that_hold_the_lock_are_shown_to_whoever_asks() {
+    let rig = Rig::new();
+    let run = rig.sh(&["--output", "jsonl"], ": > @/up; until [ -e @/go ]; do sleep 0.05; done");
+    let surroundings = [
+        ("CI", "true"),
+        ("GITLAB_CI", "true"),
+        ("CI_JOB_URL", "https://ci.example.com/jobs/7"),
+        ("KUBERNETES_SERVICE_HOST", "127.0.0.1"),
+        ("KUBERNETES_SERVICE_PORT", "1"),
+        ("POD_NAMESPACE", "ci"),
+        ("POD_NAME", "runner-7"),
+    ];
+    let run = surroundings.iter().fold(run, |run, (name, value)| run.env(name, value)).start();
+    rig.wait_for("up");
+    let status = rig.bed.dcctl(["lock", "status", "--kube-context", "bed"]).run().expect_code(0).stdout;
+    for line in ["  CI:         GitLab", "  job:        https://ci.example.com/jobs/7", "  pod:        ci/runner-7"] {
+        assert!(status.lines().any(|said| said.starts_with(line)), "{line} is not in\n{status}");
+    }
+    rig.mark("go");
+    run.finish().expect_code(0);
+}
+
+#[test]
 fn the_lease_is_held_while_the_command_runs_and_gone_afterwards() {
     let rig = Rig::new();
     let run = rig.sh(&["--output", "jsonl"], ": > @/up; until [ -e @/go ]; do sleep 0.05; done").start();

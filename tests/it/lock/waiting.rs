@@ -110,6 +110,28 @@ fn one_signal_ends_the_waiting_at_once_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn every_verb_waits_for_the_lock_and_one_that_may_go_on_without_it_does_so_only_after_its_time() {
+    let rig = Rig::new().declared();
+    rig.install().run().expect_code(0);
+    rig.bootstrap("one").run().expect_code(0);
+    rig.other_holds(ALICE, &now());
+    let verbs: [(&str, Dcctl, i32); 4] = [
+        ("install", rig.install(), 20),
+        ("bootstrap", rig.bootstrap("two"), 20),
+        ("upgrade", rig.upgrade("one"), 0),
+        ("destroy", rig.destroy("one"), 0),
+    ];
+    for (verb, run, code) in verbs {
+        let run = run.arg("--wait=2s").start();
+        let said = says_that_it_waits(&run, 1);
+        assert_eq!(said["data"]["holder"], ALICE, "{verb}");
+        let ended = run.finish().expect_code(code);
+        let lock = if code == 0 { "not_held" } else { "never_taken" };
+        assert_eq!(ended.verdict()["data"]["lock"], lock, "{verb}");
+    }
+}
+
+#[test]
 fn waiting_survives_lost_connections_and_a_version_that_is_too_old() {
     let rig = Rig::new();
     rig.other_holds(ALICE, LONG_AGO);
