@@ -43,8 +43,9 @@ pub(super) fn how(past: &Past) -> String {
             "was cut off: its processes are gone without a verdict".to_owned()
         }
         State::CutOff { tools } => {
-            let tools: Vec<String> = tools.iter().map(|(pid, name)| format!("{name} ({pid})")).collect();
-            format!("was cut off without a verdict, and {} is still at work", tools.join(", "))
+            let named: Vec<String> = tools.iter().map(|(pid, name)| format!("{name} ({pid})")).collect();
+            let are = if named.len() == 1 { "is" } else { "are" };
+            format!("was cut off without a verdict, and {} {are} still at work", named.join(", "))
         }
         State::Elsewhere { host } => format!("was begun on {host}; what it does now is not known here"),
     }

@@ -10,7 +10,7 @@ use crate::run::{self, Answer, Asked, Past, State, Word};
 pub(crate) fn stop(desk: &Desk, args: &RunsStopArgs) -> u8 {
     let asked = runs::find(desk, &args.run).and_then(|past| {
         if past.state != State::Running {
-            return Ok(nothing_to_stop(&past));
+            return not_asked(&past);
         }
         let (word, what) = if args.force {
             (Word::Force(asked("runs stop --force")), "end at once, which leaves the lock behind")
@@ -25,8 +25,21 @@ pub(crate) fn stop(desk: &Desk, args: &RunsStopArgs) -> u8 {
     }
 }
 
-fn nothing_to_stop(past: &Past) -> String {
-    format!("run {} {}; there is nothing to stop\n", past.run, runs::list::how(past))
+/// Why a run that does not go on is not asked; an error where something of it may go on.
+fn not_asked(past: &Past) -> Result<String, Failure> {
+    let how = runs::list::how(past);
+    let unheard = |hint: &str| {
+        Err(Failure::new(Code::CommandFailed, format!("run {} {how}; it cannot be asked", past.run)).hint(hint))
+    };
+    match &past.state {
+        State::CutOff { tools } if !tools.is_empty() => {
+            unheard("nobody is there who would hear it: let its programs finish, or end them by hand")
+        }
+        State::Elsewhere { .. } => unheard("ask it there"),
+        State::CutOff { .. } | State::Ended { .. } | State::Running => {
+            Ok(format!("run {} {how}; there is nothing to stop\n", past.run))
+        }
+    }
 }
 
 /// Who asks, as events tell it.
@@ -49,7 +62,7 @@ async fn ask(past: &Past, word: &Word, what: &str) -> Result<String, Failure> {
             if let Ok(now) = Past::read(&past.folder, &files::host_name())
                 && now.state != State::Running
             {
-                return Ok(nothing_to_stop(&now));
+                return not_asked(&now);
             }
             // The door goes with everything else that only a run at work needs.
             if error.kind() == std::io::ErrorKind::NotFound {

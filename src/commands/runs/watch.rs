@@ -84,8 +84,15 @@ async fn follow(desk: &Desk, past: &Past, until: Option<Instant>) -> Result<u8, 
         match &now.state {
             State::Ended { exit_code, .. } => return Ok(*exit_code),
             State::Running => {}
-            State::CutOff { .. } | State::Elsewhere { .. } => {
-                return Err(Failure::new(Code::SupervisorKilled, format!("run {} {}", now.run, runs::list::how(&now))));
+            State::CutOff { .. } => {
+                let sentence = format!("run {} {}", now.run, runs::list::how(&now));
+                return Err(Failure::new(Code::SupervisorKilled, sentence)
+                    .hint(format!("`dcctl runs show {}` shows what it had said", now.run))
+                    .hint("the lock may still bear its name: `dcctl lock status` says so, and how to reclaim it"));
+            }
+            State::Elsewhere { .. } => {
+                let sentence = format!("run {} {}", now.run, runs::list::how(&now));
+                return Err(Failure::new(Code::CommandFailed, sentence).hint("ask there"));
             }
         }
         let left = until.map(|until| until.since(desk.clock.now()));

@@ -14,9 +14,12 @@ fn a_run_that_was_killed_is_said_to_be_cut_off_with_what_is_still_at_work() {
     rig.kill(&id);
     let waited = rig.runs(&["wait", &id]).run().expect_code(1);
     assert!(waited.stderr.contains("was cut off without a verdict, and sh ("), "{}", waited.stderr);
+    assert!(waited.stderr.contains("the lock may still bear its name"), "{}", waited.stderr);
+    let stop = rig.runs(&["stop", &id]).run().expect_code(1);
+    assert!(stop.stderr.contains("nobody is there who would hear it"), "{}", stop.stderr);
     let listed = rig.runs(&["list"]).run().expect_code(0);
     assert!(
-        text(&listed).contains(&format!("{id}  ")) && text(&listed).contains("is still at work"),
+        text(&listed).contains(&format!("{id}  ")) && text(&listed).contains(" still at work"),
         "{}",
         listed.stdout
     );
