@@ -11,7 +11,7 @@ use crate::cli::options::{StatusOutput, SubstrateOptions, TargetOptions};
 pub enum InstancesCommand {
     /// Take the lock of a run that is gone, after a check, and give it back; for a person at a terminal
     Reclaim(ReclaimArgs),
-    /// List the instances of the cluster: phase, release, claims, and whether this machine has its state
+    /// List the instances of the cluster: phase, release, claims, and whether its state is where this machine keeps states
     List(InstancesListArgs),
     /// Let the declaration of an instance go, and destroy nothing
     Release(ReleaseArgs),

@@ -80,7 +80,7 @@ async fn refuse_another(kit: &Kit, part: Part) -> Result<(), Failure> {
     };
     Err(Failure::new(Code::StateMissing, sentence)
         .cause(format!("the declaration names the state {recorded}"))
-        .cause("an apply from another one would make everything a second time")
+        .cause("from another one an apply would make everything a second time, and a destroy would remove nothing")
         .hint("run where that state is, or name its folder with --state-dir"))
 }
 
