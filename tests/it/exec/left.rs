@@ -7,6 +7,7 @@ use rustix::process::Pid;
 use serde_json::{Value, json};
 
 use crate::bed::freezer::Freezer;
+use crate::bed::wait;
 use crate::exec::{Rig, of_kind};
 
 /// What shortens the wait for something that cannot be ended, in a build for tests.
@@ -15,8 +16,9 @@ const HURRY: (&str, &str) = ("DCCTL_TEST_BREAK", "watchdog:3");
 /// A mark of a process that was left: its number.
 #[track_caller]
 fn number(rig: &Rig, name: &str) -> i32 {
-    let text = rig.read(name).expect("it left its number");
-    String::from_utf8_lossy(&text).trim().parse().expect("a number")
+    // The shell makes the file a moment before it writes the number.
+    let written = || String::from_utf8_lossy(&rig.read(name)?).strip_suffix('\n')?.parse().ok();
+    wait::fact("a number in the file", written)
 }
 
 fn lives(pid: i32) -> bool {
