@@ -2,15 +2,12 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::time::Duration;
 
 use crate::failure::{Code, Failure};
+use crate::front::STALLED;
 use crate::front::follow::Follower;
 use crate::front::show::{self, Showing, Shown};
 use crate::run::JOURNAL;
-
-/// How long showing may make no progress at the end before it is left.
-const STALLED: Duration = Duration::from_secs(10);
 
 /// From where on the journal is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -69,8 +69,12 @@ pub(crate) fn write_down(spec: &Spec, holder: &str) {
 
 /// From where the processes of the run in this folder can be seen, if it says so.
 pub(crate) fn place(folder: &Path) -> Option<String> {
-    let about: About = serde_json::from_slice(&fs::read(folder.join(ABOUT)).ok()?).ok()?;
-    Some(about.place)
+    about(folder).map(|about| about.place)
+}
+
+/// What the run in this folder wrote down of itself.
+fn about(folder: &Path) -> Option<About> {
+    serde_json::from_slice(&fs::read(folder.join(ABOUT)).ok()?).ok()
 }
 
 /// What there is to say of runs beside this one that were killed whole, a sentence each. What nobody needs any more is
@@ -85,7 +89,7 @@ pub(crate) fn look(spec: &Spec) -> Vec<String> {
 
 /// The run of this directory, if it can be shown that it was killed whole.
 fn killed(folder: PathBuf) -> Option<(PathBuf, About)> {
-    let about: About = serde_json::from_slice(&fs::read(folder.join(ABOUT)).ok()?).ok()?;
+    let about = about(&folder)?;
     let journal = folder.join(JOURNAL);
     let is_ours = about.place == process::place();
     // Whoever owns a run has its journal open, front or supervisor.

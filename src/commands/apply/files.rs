@@ -162,7 +162,12 @@ fn default_folder(environment: &Environment, now: Timestamp, run: &str) -> Resul
         return Err(Failure::new(Code::RunDirUnusable, sentence).hint("give a folder of your own with --run-dir"));
     }
     as_text("the state folder", &state).map_err(|failure| failure.hint("give another folder with --run-dir"))?;
-    Ok(state.join("runs").join(format!("{}-{run}", now.strftime("%Y%m%dT%H%M%SZ"))))
+    Ok(runs(environment).join(format!("{}-{run}", now.strftime("%Y%m%dT%H%M%SZ"))))
+}
+
+/// Where runs have their directories unless they are given another one.
+pub(crate) fn runs(environment: &Environment) -> PathBuf {
+    environment.state_folder().join("runs")
 }
 
 /// A report's path, absolute. Devices and descriptors are refused, by whatever name: they mean another file in the

@@ -30,7 +30,7 @@ pub(crate) fn dispatch(desk: &Desk, command: RunsCommand) -> u8 {
 
 /// Where runs have their directories unless they are given another one.
 fn home(desk: &Desk) -> PathBuf {
-    desk.environment.state_folder().join("runs")
+    files::runs(&desk.environment)
 }
 
 fn all(desk: &Desk) -> Vec<Past> {

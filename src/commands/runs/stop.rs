@@ -4,6 +4,7 @@ use crate::cli::RunsStopArgs;
 use crate::commands::apply::files;
 use crate::commands::{Desk, print, runs, runtime, told};
 use crate::failure::{Code, Failure};
+use crate::lock::HolderId;
 use crate::run::{self, Answer, Asked, Past, State, Word};
 
 /// Asks, and says whether the run has heard.
@@ -68,7 +69,8 @@ async fn ask(past: &Past, word: &Word, what: &str) -> Result<String, Failure> {
             if error.kind() == std::io::ErrorKind::NotFound {
                 return Ok(format!("run {} is at its end; there is nothing to stop\n", past.run));
             }
-            let pid = past.holder.as_deref().and_then(|holder| holder.rsplit('/').nth(1)).unwrap_or("?").to_owned();
+            let holder = past.holder.as_deref().and_then(HolderId::parse);
+            let pid = holder.map_or_else(|| "?".to_owned(), |holder| holder.pid().to_string());
             Err(Failure::new(Code::CommandFailed, format!("run {} could not be asked", past.run))
                 .because(&error)
                 .hint(format!(

@@ -116,29 +116,22 @@ impl Rig {
 
     /// A bootstrap of this instance, as `admin`, not started yet.
     pub(crate) fn bootstrap(&self, instance: &str) -> Dcctl {
-        self.bed
-            .dcctl(["bootstrap", instance, "--output", "jsonl", "--bundle"])
-            .arg(self.bed.file("bundle"))
-            .arg("--state-dir")
-            .arg(self.state_dir(instance))
+        self.verb("bootstrap", instance)
     }
 
     /// An upgrade of this instance, as `admin`, not started yet.
     pub(crate) fn upgrade(&self, instance: &str) -> Dcctl {
-        self.bed
-            .dcctl(["upgrade", instance, "--output", "jsonl", "--bundle"])
-            .arg(self.bed.file("bundle"))
-            .arg("--state-dir")
-            .arg(self.state_dir(instance))
+        self.verb("upgrade", instance)
     }
 
     /// A destroy of this instance, as `admin`, not started yet.
     pub(crate) fn destroy(&self, instance: &str) -> Dcctl {
-        self.bed
-            .dcctl(["destroy", instance, "--output", "jsonl", "--bundle"])
-            .arg(self.bed.file("bundle"))
-            .arg("--state-dir")
-            .arg(self.state_dir(instance))
+        self.verb("destroy", instance)
+    }
+
+    fn verb(&self, verb: &str, instance: &str) -> Dcctl {
+        let run = self.bed.dcctl([verb, instance, "--output", "jsonl", "--bundle"]).arg(self.bed.file("bundle"));
+        run.arg("--state-dir").arg(self.state_dir(instance))
     }
 
     /// An install, as `admin`, not started yet.

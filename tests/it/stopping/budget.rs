@@ -4,6 +4,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::bed::dcctl::Running;
 use crate::bed::freezer::Freezer;
 use crate::stopping::rig::Rig;
 
@@ -79,6 +80,15 @@ fn the_budget_counts_from_the_first_request_and_at_its_end_opentofu_is_interrupt
     assert_eq!(rig.lease(), None);
 }
 
+/// Waits until OpenTofu is in the middle of its work, and makes it stand still. Its process.
+fn freeze_opentofu(rig: &Rig, run: &Running, freezer: &Freezer) -> Value {
+    rig.wait_until_in_flight(run);
+    let tofu = run.wait_for("process.started", |event| event["data"]["program"] == "tofu apply");
+    let pid = tofu["data"]["pid"].clone();
+    freezer.freeze(u32::try_from(pid.as_u64().expect("a number")).expect("a number"));
+    pid
+}
+
 /// OpenTofu stands in a frozen control group: no interrupt and no SIGKILL acts on it.
 #[test]
 fn what_cannot_be_killed_is_waited_for_no_longer_than_the_watchdog_and_the_message_says_what_was_seen() {
@@ -86,10 +96,7 @@ fn what_cannot_be_killed_is_waited_for_no_longer_than_the_watchdog_and_the_messa
     let Some(freezer) = Freezer::new() else { return };
     // The minute after the budget is made shorter; that it is a minute is shown on a clock of the test's own.
     let run = rig.own().arg("--stop-after").arg("2s").env("DCCTL_TEST_BREAK", "watchdog:12").start();
-    rig.wait_until_in_flight(&run);
-    let tofu = run.wait_for("process.started", |event| event["data"]["program"] == "tofu apply");
-    let pid = tofu["data"]["pid"].clone();
-    freezer.freeze(u32::try_from(pid.as_u64().expect("a number")).expect("a number"));
+    let pid = freeze_opentofu(&rig, &run, &freezer);
     run.signal(Signal::TERM);
     let finished = run.finish().expect_code(11);
     let events = finished.events();
@@ -124,10 +131,7 @@ fn who_takes_over_waits_no_longer_than_the_watchdog_and_says_the_same() {
     let rig = Rig::new(60.0);
     let Some(freezer) = Freezer::new() else { return };
     let run = rig.own().arg("--stop-after").arg("2s").env("DCCTL_TEST_BREAK", "watchdog:12").start();
-    rig.wait_until_in_flight(&run);
-    let tofu = run.wait_for("process.started", |event| event["data"]["program"] == "tofu apply");
-    let pid = tofu["data"]["pid"].clone();
-    freezer.freeze(u32::try_from(pid.as_u64().expect("a number")).expect("a number"));
+    let pid = freeze_opentofu(&rig, &run, &freezer);
     Rig::kill_supervisor(&run);
     let finished = run.finish().expect_code(1);
     let verdict = &finished.verdict()["data"];
