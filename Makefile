@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 CONTEXT ?=
 SCRIPTS = $(shell git grep -lE '^\#!/usr/bin/env bash')
 
-.PHONY: help demo test check docs bench soak bed clean-bed
+.PHONY: help demo test check docs bench soak fuzz bed clean-bed
 
 help: ## list what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -20,6 +20,8 @@ demo: ## install and bootstrap a real cluster, and watch (CONTEXT=… uses one o
 test: bed ## every test, against real etcd, Kubernetes, OpenTofu and Helm
 	cargo test
 	@.ci/if-there --suite go "the Go code of the test bed" .ci/go
+	@.ci/if-there --suite npm "the GitHub Actions" .ci/actions
+	@.ci/if-there --suite node "the report's page in a browser" .ci/page
 
 check: ## all that CI asks: format, lints, docs, licences, scripts, then the tests
 	cargo fmt --check
@@ -31,6 +33,7 @@ check: ## all that CI asks: format, lints, docs, licences, scripts, then the tes
 
 docs: bed ## write the pages of docs/reference that are made from the code and from what was seen
 	DCCTL_BLESS=1 cargo test --test it -- docs:: cancel::matrix
+	DCCTL_BLESS=1 cargo test --lib -- journals_for_the_browser
 
 bench: bed ## measure what the design gives a budget for, beside a reference run
 	cargo build --release
@@ -39,6 +42,9 @@ bench: bed ## measure what the design gives a budget for, beside a reference run
 
 soak: bed ## the tests that draw lots, many more times
 	DCCTL_SOAK=1 cargo test
+
+fuzz: ## attack what reads text from outside, guided by coverage, ten minutes a target (needs nightly Rust and cargo-fuzz)
+	@fuzz/run
 
 bed: ## build what the tests and the demo run against (about 15 minutes the first time)
 	@tests/bed/build >/dev/null

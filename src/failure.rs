@@ -52,6 +52,9 @@ codes! {
     ManifestRejected "manifest.rejected" 1 "author of the change"
         "The API server did not accept a manifest, or what it describes did not become ready."
         "Mend the manifest that the verdict names and run the same command again.";
+    ProviderLost "infrastructure.provider_lost" 1 "operator"
+        "A provider of OpenTofu was gone in the middle of its work: killed, out of memory, or broken."
+        "See first whether what the verdict names exists and is in the state; then find out what ended the provider, and run the same command again.";
     InfrastructureFailed "infrastructure.failed" 1 "author of the change"
         "OpenTofu failed."
         "Read its diagnostics (what was printed is in events.jsonl of the run directory), mend the cause and run the same command again: an apply goes on from what is in its state.";
@@ -94,6 +97,9 @@ codes! {
     NestedRun "config.nested" 3 "caller"
         "dcctl was started by a run of dcctl that holds the lock of the same cluster."
         "What a run starts has the lock already: start the inner command without `dcctl exec`.";
+    JournalUnreadable "report.no_journal" 3 "caller"
+        "What a report was to be made from is no recorded journal, or not one that this dcctl can read."
+        "Give it what --events-file wrote, or the directory of a run: the message says what was found instead.";
     ToolMissing "surroundings.tool_missing" 4 "image owner"
         "A program that the run needs is not there."
         "Install it; OpenTofu and Helm may be named with --tofu and --helm.";
@@ -132,7 +138,7 @@ codes! {
         "Raise the limit that the cause names (`ulimit -n`, `ulimit -u`, that of the container), or run less beside it.";
     Forbidden "cluster.forbidden" 5 "cluster admin"
         "The API server forbids it."
-        "Have that granted to this account: the message names it, and `dcctl rbac --install` prints all that dcctl needs.";
+        "Have that granted to this account: the message names it. `dcctl rbac` prints all that dcctl needs, and with `--install` what an install needs on top.";
     OperatorMissing "guard.operator" 6 "operator"
         "The cluster has no operator that this bundle can work with."
         "Run `dcctl install` with the same bundle first.";
@@ -154,6 +160,9 @@ codes! {
     InstanceMissing "guard.instance_missing" 6 "operator"
         "The instance is not there, or was never completely built, so it cannot be moved to another release."
         "Build it with `dcctl bootstrap`.";
+    InstanceElsewhere "guard.instance_elsewhere" 6 "operator"
+        "The instance lives elsewhere than where the bundle says: in another namespace, or as another Helm release."
+        "Use the bundle that it was built from; the message names what bears the instance's name.";
     PlanReplaces "guard.plan_replaces" 6 "operator"
         "The plan would delete or replace something of a live instance."
         "Mend the bundle, or allow what the message names with --allow-replace=ADDRESS.";
@@ -172,6 +181,9 @@ codes! {
     StateErrored "guard.state_errored" 6 "operator"
         "A state that OpenTofu could not save is waiting to be pushed."
         "Push the file that the message names, then remove it.";
+    StateLocked "guard.state_locked" 6 "operator"
+        "Another OpenTofu has locked the state, and nothing here shows that it has ended."
+        "Wait until the process that the message names has ended; if it is gone for good, take its lock off with the command that the message prints.";
     StoppedClean "stopped.clean" 10 "nobody"
         "Stopped on request. Every tool ended by itself; the lock, if it was taken, was released."
         "Run the same command again when you want to go on.";
@@ -197,7 +209,7 @@ codes! {
         "The lock changed while it was checked: its holder is alive, or somebody else is at work on it. It was left alone."
         "Wait for the holder to finish; `dcctl lock status` shows who it is now.";
     RunGoesOn "runs.goes_on" 30 "caller, later"
-        "The run that was waited for goes on: the time to wait is over."
+        "The run that was waited for goes on: the time to wait is over, or the waiting was cancelled."
         "Wait for it again, or ask it to stop with `dcctl runs stop`.";
     ReportUnwritten "report.unwritten" 40 "CI owner"
         "The run went well, but a report could not be written."

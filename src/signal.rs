@@ -67,9 +67,9 @@ impl fmt::Display for Kind {
 pub struct StopSignal {
     /// Which.
     pub signal: Kind,
-    /// The process that sent it; none when the kernel or the terminal did.
+    /// The process that sent it; none when the kernel or the terminal did, or a process that cannot be seen from here.
     pub pid: Option<u32>,
-    /// The user of that process.
+    /// The user of that process; none when the kernel or the terminal sent it.
     pub uid: Option<u32>,
 }
 

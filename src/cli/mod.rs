@@ -5,15 +5,21 @@
 
 mod instances;
 mod options;
+mod preflight;
+mod rbac;
+mod report;
 mod runs;
 mod salvage;
 
 pub use instances::{InstancesCommand, InstancesListArgs, ReclaimArgs, ReleaseArgs};
 pub use options::{
-    ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, DestroyArgs, ExecArgs, ExplainArgs, InstallArgs,
-    LockCommand, LockStatusArgs, OnBusy, OnChartFailure, Output, RbacArgs, ReportOptions, ServiceAccount, StatusOutput,
-    StopBudget, StopOptions, Substrate, SubstrateOptions, TargetOptions, UpgradeArgs, Wait,
+    ApplyOptions, BootstrapArgs, BusyOptions, Cli, Color, Command, DestroyArgs, ExecArgs, ExplainArgs, GivenOptions,
+    InstallArgs, LockCommand, LockStatusArgs, OnBusy, OnChartFailure, Output, ReportOptions, SchemaArgs, SchemaOf,
+    StatusOutput, StopBudget, StopOptions, Substrate, SubstrateOptions, TargetOptions, ToolOptions, UpgradeArgs, Wait,
 };
+pub use preflight::{PreflightArgs, PreflightVerb};
+pub use rbac::{RbacArgs, ServiceAccount};
+pub use report::{ReportArgs, ReportCommand, ReportHumanArgs};
 pub use runs::{
     DetachOptions, RunsAttachArgs, RunsCommand, RunsListArgs, RunsPruneArgs, RunsShowArgs, RunsStopArgs, RunsWaitArgs,
 };
@@ -136,7 +142,7 @@ const GOES_ON: &str =
     "What to do when another run holds the lock, and still does after the wait [default: warn, and go on without it]";
 
 /// What an option means to one verb alone: the verb, the option, the whole help text.
-const OF_ONE_VERB: [(&str, &str, &str); 19] = [
+const OF_ONE_VERB: [(&str, &str, &str); 20] = [
     ("install", "state_dir", "Where local OpenTofu state lives [default: ~/.devicechain/clusters/CONTEXT]"),
     ("bootstrap", "state_dir", STATE_OF_AN_INSTANCE),
     ("install", "values", "Values files are for the chart of an instance; an install has none and does not use them"),
@@ -154,6 +160,11 @@ const OF_ONE_VERB: [(&str, &str, &str); 19] = [
     ("destroy", "values", "Values files are for installing the chart; a destroy does not use them"),
     ("destroy", "no_force_conflicts", "A destroy applies nothing, so it takes over no fields"),
     ("destroy", "on_busy", GOES_ON),
+    (
+        "preflight",
+        "on_busy",
+        "As for the verb; who holds the lock today changes nothing of what is found [default: the verb's]",
+    ),
     ("destroy", "substrate", ONLY_KUBERNETES),
     ("destroy", "lock_dir", NO_FOLDER),
 ];

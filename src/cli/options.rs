@@ -7,6 +7,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cli::instances::InstancesCommand;
+use crate::cli::preflight::PreflightArgs;
+use crate::cli::rbac::RbacArgs;
+use crate::cli::report::ReportCommand;
 use crate::cli::runs::{DetachOptions, RunsCommand};
 
 /// Change a Kubernetes cluster unattended, under the cluster's one lock.
@@ -44,18 +47,40 @@ pub enum Command {
     /// Look after what runs have left on the cluster
     #[command(subcommand)]
     Instances(InstancesCommand),
+    /// Look whether a verb could do its work here: tools, cluster, permissions, state, disks, stop budget; changes nothing
+    Preflight(Box<PreflightArgs>),
     /// Look after the runs of this machine, those that go on by themselves included
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// Make a report of a recorded run: a page, a summary, JUnit, or the lines that people read
+    #[command(subcommand)]
+    Report(ReportCommand),
     /// Explain an exit code or a failure code: `dcctl explain 20`, `dcctl explain lock.held`
     Explain(ExplainArgs),
-    /// Print the JSON Schema of the event lines
-    Schema,
+    /// Print a JSON Schema: of the event lines, or of bundle.yaml for editors
+    Schema(SchemaArgs),
     /// Print the rights that dcctl needs on a cluster, for `kubectl apply`
     Rbac(RbacArgs),
     /// The process that owns a run; started by the front, not by people
     #[command(name = "__supervise", hide = true)]
     Supervise,
+}
+
+/// `dcctl schema`
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// Of what
+    #[arg(value_enum, value_name = "OF", default_value = "events")]
+    pub of: SchemaOf,
+}
+
+/// What there is a schema of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SchemaOf {
+    /// The event lines
+    Events,
+    /// bundle.yaml
+    Bundle,
 }
 
 /// `dcctl lock …`
@@ -168,7 +193,7 @@ pub struct ExecArgs {
     #[allow(missing_docs, reason = "the group documents itself")]
     pub stop: StopOptions,
 
-    /// Keep the raw output of the command in the run directory
+    /// Keep the raw output of the command in the run directory, secrets included
     #[arg(long, env = "DCCTL_KEEP_OUTPUT")]
     pub keep_output: bool,
 
@@ -205,12 +230,44 @@ pub struct SubstrateOptions {
     pub lock_dir: Option<PathBuf>,
 }
 
+/// What a bundle is given from outside.
+#[derive(Debug, Args)]
+pub struct GivenOptions {
+    /// A variable of the bundle; may be given more than once. Also DCCTL_VAR_NAME
+    #[arg(long = "var", value_name = "NAME=VALUE")]
+    pub vars: Vec<String>,
+
+    /// A YAML or JSON file of variables and secrets; may be given more than once, later files win
+    #[arg(long = "var-file", env = "DCCTL_VAR_FILE", value_name = "FILE", value_delimiter = ',')]
+    pub var_files: Vec<PathBuf>,
+
+    /// A values file for the chart, after the bundle's own; may be given more than once
+    #[arg(long, env = "DCCTL_VALUES", value_name = "FILE", value_delimiter = ',')]
+    pub values: Vec<PathBuf>,
+}
+
+/// The programs that a bundle's steps run.
+#[derive(Debug, Args)]
+pub struct ToolOptions {
+    /// The OpenTofu program [default: `tofu` on PATH]
+    #[arg(long, env = "DCCTL_TOFU", value_name = "PROGRAM")]
+    pub tofu: Option<PathBuf>,
+
+    /// The Helm program [default: `helm` on PATH]
+    #[arg(long, env = "DCCTL_HELM", value_name = "PROGRAM")]
+    pub helm: Option<PathBuf>,
+}
+
 /// What every command that changes a cluster takes.
 #[derive(Debug, Args)]
 pub struct ApplyOptions {
     /// The bundle: a folder with `bundle.yaml`, or a `.tar.gz` of one
     #[arg(long, env = "DCCTL_BUNDLE", value_name = "DIR|FILE")]
     pub bundle: PathBuf,
+
+    /// The digest of the `.tar.gz`, `sha256:` and 64 digits; another archive is refused before anything of it is unpacked
+    #[arg(long, env = "DCCTL_BUNDLE_DIGEST", value_name = "DIGEST")]
+    pub bundle_digest: Option<String>,
 
     #[command(flatten)]
     #[allow(missing_docs, reason = "the group documents itself")]
@@ -224,29 +281,17 @@ pub struct ApplyOptions {
     #[arg(long, env = "DCCTL_DRY_RUN")]
     pub dry_run: bool,
 
-    /// A variable of the bundle; may be given more than once. Also DCCTL_VAR_NAME
-    #[arg(long = "var", value_name = "NAME=VALUE")]
-    pub vars: Vec<String>,
-
-    /// A YAML or JSON file of variables and secrets; may be given more than once, later files win
-    #[arg(long = "var-file", env = "DCCTL_VAR_FILE", value_name = "FILE", value_delimiter = ',')]
-    pub var_files: Vec<PathBuf>,
-
-    /// A values file for the chart, after the bundle's own; may be given more than once
-    #[arg(long, env = "DCCTL_VALUES", value_name = "FILE", value_delimiter = ',')]
-    pub values: Vec<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub given: GivenOptions,
 
     /// Where local OpenTofu state lives
     #[arg(long, env = "DCCTL_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 
-    /// The OpenTofu program [default: `tofu` on PATH]
-    #[arg(long, env = "DCCTL_TOFU", value_name = "PROGRAM")]
-    pub tofu: Option<PathBuf>,
-
-    /// The Helm program [default: `helm` on PATH]
-    #[arg(long, env = "DCCTL_HELM", value_name = "PROGRAM")]
-    pub helm: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "the group documents itself")]
+    pub tools: ToolOptions,
 
     /// Refuse to take over fields that another field manager owns
     #[arg(long, env = "DCCTL_NO_FORCE_CONFLICTS")]
@@ -260,7 +305,7 @@ pub struct ApplyOptions {
     #[allow(missing_docs, reason = "the group documents itself")]
     pub stop: StopOptions,
 
-    /// Keep the raw output of the tools in the run directory
+    /// Keep the raw output of the tools in the run directory, secrets included
     #[arg(long, env = "DCCTL_KEEP_OUTPUT")]
     pub keep_output: bool,
 
@@ -361,37 +406,6 @@ pub struct LockStatusArgs {
 pub struct ExplainArgs {
     /// An exit code (`20`) or a failure code (`lock.held`)
     pub code: String,
-}
-
-/// `dcctl rbac`
-///
-/// Its options have no variables: whom rights are given to is not the setting of a job.
-#[derive(Debug, Args)]
-pub struct RbacArgs {
-    /// Also what `dcctl install` needs
-    #[arg(long)]
-    pub install: bool,
-
-    /// Give the rights to this user, as the API server calls them
-    #[arg(long, value_name = "NAME", value_parser = subject, conflicts_with_all = ["group", "serviceaccount"])]
-    pub user: Option<String>,
-
-    /// Give the rights to this group
-    #[arg(long, value_name = "NAME", value_parser = subject, conflicts_with = "serviceaccount")]
-    pub group: Option<String>,
-
-    /// Give the rights to this service account
-    #[arg(long, value_name = "NAMESPACE:NAME", value_parser = service_account)]
-    pub serviceaccount: Option<ServiceAccount>,
-}
-
-/// A service account.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServiceAccount {
-    /// The namespace that it is in.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
 }
 
 /// The forms of standard output.
@@ -503,72 +517,18 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         total =
             Duration::from_secs(unit).checked_mul(count).and_then(|part| total.checked_add(part)).ok_or_else(wrong)?;
     }
-    if digits.is_empty() && !total.is_zero() { Ok(total) } else { Err(wrong()) }
+    if !digits.is_empty() || total.is_zero() {
+        return Err(wrong());
+    }
+    if total > LONGEST { Err(format!("`{text}` is longer than a year, which is 8760h")) } else { Ok(total) }
 }
 
-/// Reads the name of a user or a group. The API server knows no rules for them.
-fn subject(text: &str) -> Result<String, String> {
-    if text.trim().is_empty() {
-        return Err("the name is empty".to_owned());
-    }
-    if text.chars().any(char::is_control) {
-        return Err("a name has no control characters".to_owned());
-    }
-    Ok(text.to_owned())
-}
-
-/// Reads `ci:runner`.
-fn service_account(text: &str) -> Result<ServiceAccount, String> {
-    let Some((namespace, name)) = text.split_once(':') else {
-        return Err("a service account is written NAMESPACE:NAME, such as ci:runner".to_owned());
-    };
-    for (what, part) in [("namespace", namespace), ("name", name)] {
-        if part.is_empty() {
-            return Err(format!("the {what} is empty; a service account is written NAMESPACE:NAME, such as ci:runner"));
-        }
-    }
-    if namespace.len() > 63 || namespace.contains('.') || !is_object_name(namespace) {
-        return Err(format!("`{namespace}` is no name of a namespace"));
-    }
-    if !is_object_name(name) {
-        return Err(format!("`{name}` is no name of a service account"));
-    }
-    Ok(ServiceAccount { namespace: namespace.to_owned(), name: name.to_owned() })
-}
-
-/// Whether the API server takes it as the name of an object: lower case letters, digits, hyphens and dots, with a letter
-/// or a digit at the ends of each part.
-fn is_object_name(text: &str) -> bool {
-    let inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let is_part =
-        |part: &str| !part.is_empty() && part.chars().all(inside) && !part.starts_with('-') && !part.ends_with('-');
-    text.len() <= 253 && text.split('.').all(is_part)
-}
+/// What is longer is a slip: no moment that is counted from one of these may lie beyond the end of the calendar.
+const LONGEST: Duration = Duration::from_secs(8760 * 3600);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_service_account_is_a_namespace_and_a_name() {
-        let read = service_account("ci:runner.v2");
-        assert_eq!(read, Ok(ServiceAccount { namespace: "ci".to_owned(), name: "runner.v2".to_owned() }));
-        let long = format!("{}:x", "n".repeat(64));
-        for wrong in ["", "ci", ":", "ci:", ":runner", "a.b:runner", "CI:runner", "ci:run_ner", "ci:-x", "a:b:c", &long]
-        {
-            assert!(service_account(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_user_or_a_group_is_any_name() {
-        for name in ["alice", "system:masters", "https://issuer.example/#alice", "系统", "a b"] {
-            assert_eq!(subject(name).as_deref(), Ok(name));
-        }
-        for wrong in ["", " ", "\t", "a\nb"] {
-            assert!(subject(wrong).is_err(), "{wrong:?}");
-        }
-    }
 
     #[test]
     fn waiting_has_a_limit_or_none() {
@@ -581,7 +541,8 @@ mod tests {
     fn durations_need_a_unit() {
         assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
-        for wrong in ["", "20", "20x", "m", "0s", "1h5", "99999999999h"] {
+        assert_eq!(duration("8760h"), Ok(LONGEST));
+        for wrong in ["", "20", "20x", "m", "0s", "1h5", "99999999999h", "8760h1s", "4294967295h"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }

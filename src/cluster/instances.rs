@@ -29,11 +29,17 @@ pub const LAST_APPLIED_BY: &str = "core.devicechain.io/last-applied-by";
 /// The annotation with the time of that, RFC 3339 in UTC.
 pub const LAST_APPLIED_AT: &str = "core.devicechain.io/last-applied-at";
 
+/// The annotation with the identity, as in the lock, of the run that wrote the declaration last.
+pub const LAST_APPLIED_AS: &str = "dcctl.devicechain.io/last-applied-as";
+
 /// The annotation with what the instance takes from what all share, as JSON.
 pub const CLAIMS: &str = "dcctl.devicechain.io/claims";
 
 /// The annotation with the lineage of the instance's OpenTofu state.
 pub const LINEAGE: &str = "dcctl.devicechain.io/state-lineage";
+
+/// The annotation with the serial that this state had when a run on it ended last.
+pub const SERIAL: &str = "dcctl.devicechain.io/state-serial";
 
 /// The annotation with the release of the bundle that the instance is of. The operator's Deployment has it, too.
 pub const RELEASE: &str = "dcctl.devicechain.io/release";
@@ -43,6 +49,9 @@ pub const FINALIZER: &str = "core.devicechain.io/instance";
 
 /// The label that says whose something is.
 pub const INSTANCE_LABEL: &str = "core.devicechain.io/instance";
+
+/// The label on a revision of a Helm release: which Helm of which run made it.
+pub const HELM_LABEL: &str = "dcctl.devicechain.io/helm";
 
 /// The namespace with what all instances share.
 pub const SHARED_NAMESPACE: &str = "dc-system";
@@ -136,6 +145,8 @@ pub struct Instance {
 pub struct Applied {
     /// The version of dcctl.
     pub by: Option<String>,
+    /// The identity of the run: whose it was, and where.
+    pub holder: Option<String>,
     /// When, RFC 3339 in UTC.
     pub at: Option<String>,
 }
@@ -193,6 +204,8 @@ struct Annotations {
     release: Option<String>,
     #[serde(rename = "core.devicechain.io/last-applied-by")]
     applied_by: Option<String>,
+    #[serde(rename = "dcctl.devicechain.io/last-applied-as")]
+    applied_as: Option<String>,
     #[serde(rename = "core.devicechain.io/last-applied-at")]
     applied_at: Option<String>,
 }
@@ -205,7 +218,7 @@ struct Spec {
 
 impl From<Listed> for Instance {
     fn from(listed: Listed) -> Instance {
-        let Annotations { phase, claims, lineage, release, applied_by, applied_at } =
+        let Annotations { phase, claims, lineage, release, applied_by, applied_as, applied_at } =
             listed.metadata.annotations.unwrap_or_default();
         let host = listed.spec.and_then(|spec| spec.host).and_then(|host| host.as_str().map(str::to_owned));
         let claims = match (claims, host.filter(|host| !host.is_empty())) {
@@ -222,7 +235,7 @@ impl From<Listed> for Instance {
             claims,
             lineage,
             release,
-            applied: Applied { by: applied_by, at: applied_at },
+            applied: Applied { by: applied_by, holder: applied_as, at: applied_at },
             created_at: listed.metadata.creation_timestamp,
             deleted_at: listed.metadata.deletion_timestamp,
         }

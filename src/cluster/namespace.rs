@@ -30,6 +30,24 @@ pub enum Namespace {
     },
 }
 
+/// A namespace that bears an instance's label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnNamespace {
+    /// Its name.
+    pub name: String,
+    /// Who made it.
+    pub maker: Maker,
+}
+
+/// Who made a namespace, as its label says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Maker {
+    /// dcctl, for an instance.
+    Dcctl,
+    /// Somebody else: a person, a chart, an OpenTofu root.
+    Other,
+}
+
 /// Whether a namespace was made now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Made {
@@ -49,6 +67,8 @@ struct Seen {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata {
+    #[serde(default)]
+    name: String,
     #[serde(default)]
     labels: BTreeMap<String, String>,
     #[serde(default)]
@@ -83,6 +103,23 @@ impl Cluster {
             return Ok(Namespace::Terminating { why: why.join("; ") });
         }
         Ok(Namespace::There { instance: seen.metadata.labels.get(INSTANCE_LABEL).cloned() })
+    }
+
+    /// The namespaces that bear the label of this instance, whatever their names, by name.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn namespaces_of(&self, instance: &str) -> Result<Vec<OwnNamespace>, Failure> {
+        let selector = format!("{INSTANCE_LABEL}={instance}");
+        let ask = Ask::get("/api/v1/namespaces").with("labelSelector", selector).metadata_only();
+        let found: Vec<Seen> = self.list(&ask, &format!("list the namespaces of the instance {instance}")).await?;
+        let own = found.into_iter().map(|Seen { metadata, .. }| {
+            let is_ours = metadata.labels.get(MANAGED_BY).is_some_and(|maker| maker == "dcctl");
+            OwnNamespace { name: metadata.name, maker: if is_ours { Maker::Dcctl } else { Maker::Other } }
+        });
+        let mut own: Vec<OwnNamespace> = own.collect();
+        own.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(own)
     }
 
     /// Makes a namespace that belongs to dcctl, and to this instance if one is given. One that is there already is

@@ -62,6 +62,18 @@ pub struct Record {
     pub settings: Map<String, Value>,
     /// What came of it, for whoever needs it. No secrets.
     pub outputs: Map<String, Value>,
+    /// The OpenTofu state of what all instances share, once it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<StateVersion>,
+}
+
+/// Which OpenTofu state, and how old.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateVersion {
+    /// Its name: OpenTofu gives it once, when the state begins.
+    pub lineage: String,
+    /// Counts its versions.
+    pub serial: u64,
 }
 
 impl Cluster {
@@ -181,6 +193,7 @@ mod tests {
             time: "2026-11-30T00:00:00.000000Z".to_owned(),
             settings: Map::new(),
             outputs: Map::new(),
+            state: None,
         }
     }
 

@@ -3,13 +3,14 @@
 //! Helm keeps one a revision. The labels say number and status; the content carries every value and manifest of the
 //! release, and is not asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cluster::client::Cluster;
+use crate::cluster::instances::{HELM_LABEL, INSTANCE_LABEL};
 use crate::cluster::request::{Ask, Refusal, encode};
 use crate::failure::{Code, Failure};
 
@@ -21,6 +22,8 @@ struct Record {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata {
+    #[serde(default)]
+    namespace: String,
     uid: String,
     resource_version: String,
     #[serde(default)]
@@ -52,14 +55,46 @@ pub struct Recorded {
     pub status: String,
     /// When the record was last written, by the API server's clock.
     pub written: Option<Timestamp>,
+    /// Which of dcctl's own Helms made it, or the last one that did before a Helm of somebody else.
+    pub mark: Option<String>,
+}
+
+/// A release whose record bears an instance's stamp.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StampedRelease {
+    /// Where its record lives.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The instance that it names; empty when the stamp names nobody.
+    pub instance: String,
+    /// It is not one that was uninstalled and of which only the history was kept.
+    pub is_live: bool,
+}
+
+impl StampedRelease {
+    /// Whether it is a living release of this instance, and not the one of this namespace and name where one is given.
+    pub fn is_another_of(&self, instance: &str, named: Option<(&str, &str)>) -> bool {
+        self.is_live && self.instance == instance && named != Some((&self.namespace, &self.name))
+    }
 }
 
 impl Metadata {
+    fn stamped(&self) -> StampedRelease {
+        let label = |name: &str| self.labels.get(name).cloned().unwrap_or_default();
+        StampedRelease {
+            namespace: self.namespace.clone(),
+            name: label("name"),
+            instance: label(INSTANCE_LABEL),
+            is_live: label("status") != "uninstalled",
+        }
+    }
+
     /// None for a secret that only looks like a record.
     fn recorded(&self) -> Option<Recorded> {
         let revision = self.labels.get("version")?.parse().ok()?;
         let status = self.labels.get("status")?.clone();
-        Some(Recorded { revision, status, written: self.times.last() })
+        Some(Recorded { revision, status, written: self.times.last(), mark: self.labels.get(HELM_LABEL).cloned() })
     }
 }
 
@@ -100,6 +135,35 @@ impl Cluster {
         Ok(revisions)
     }
 
+    /// The releases that bear an instance's stamp: of this namespace, or of all.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn stamped_releases(&self, namespace: Option<&str>) -> Result<BTreeSet<StampedRelease>, Failure> {
+        let (path, place) = match namespace {
+            Some(name) => (format!("/api/v1/namespaces/{}/secrets", encode(name)), name),
+            None => ("/api/v1/secrets".to_owned(), "all namespaces"),
+        };
+        // Of each release there is one record that was not replaced, whatever became of it.
+        let selector = format!("owner=helm,status!=superseded,{INSTANCE_LABEL}");
+        let ask = Ask::get(path).with("labelSelector", selector).metadata_only();
+        let records: Vec<Record> = self.list(&ask, &format!("list the records of Helm releases in {place}")).await?;
+        Ok(records.iter().map(|record| record.metadata.stamped()).collect())
+    }
+
+    /// Whether this account may list the secrets of every namespace. Every account may ask, and nothing is stored.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn may_list_all_secrets(&self) -> Result<bool, Failure> {
+        let wish = json!({ "verb": "list", "resource": "secrets" });
+        let question = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": { "resourceAttributes": wish } });
+        let ask = Ask::question("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &question);
+        let answer: Value = self.ask(&ask, "ask the API server what this account may do").await?;
+        Ok(answer["status"]["allowed"] == true)
+    }
+
     /// What time it is by the API server's own clock. Every account may ask, and nothing is stored.
     ///
     /// # Errors
@@ -131,7 +195,7 @@ impl Cluster {
             Err(refusal) if refusal.code() == Some(404) => return Ok(()),
             Err(refusal) => return Err(refusal.into()),
         };
-        let Metadata { uid, resource_version, labels, times: _ } = record.metadata;
+        let Metadata { uid, resource_version, labels, .. } = record.metadata;
         let label = |name: &str| labels.get(name).map(String::as_str).unwrap_or_default();
         let is_pending = label("status").starts_with("pending-");
         if !(label("owner") == "helm" && label("name") == release && is_pending) {
@@ -170,7 +234,7 @@ mod tests {
     fn a_record_is_read_from_its_labels_and_dated_by_its_last_change() {
         let recorded = metadata(&json!({ "version": "3", "status": "pending-upgrade" })).recorded();
         let written = Some("2026-11-30T07:00:05Z".parse().expect("a time"));
-        assert_eq!(recorded, Some(Recorded { revision: 3, status: "pending-upgrade".to_owned(), written }));
+        assert_eq!(recorded, Some(Recorded { revision: 3, status: "pending-upgrade".to_owned(), written, mark: None }));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::cluster::client::Cluster;
+use crate::cluster::document::Document;
 use crate::cluster::request::{Ask, Refusal, encode};
 use crate::cluster::workload::{DaemonSet, Deployment, Pod, StatefulSet};
 use crate::failure::{Code, Failure};
@@ -30,10 +31,58 @@ pub enum State {
 pub struct Workload {
     /// `Deployment`, `Pod`, …
     pub kind: &'static str,
+    /// Where it lives.
+    pub namespace: String,
     /// Its name.
     pub name: String,
     /// How it is.
     pub state: State,
+}
+
+/// A workload that has to be there, as a manifest names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// What it is.
+    pub kind: Kind,
+    /// Where it lives.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// A kind of workload that says by itself whether it is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A `Deployment`.
+    Deployment,
+    /// A `StatefulSet`.
+    StatefulSet,
+    /// A `DaemonSet`.
+    DaemonSet,
+}
+
+impl Kind {
+    /// The kind of this object; none for all others.
+    pub fn of(document: &Document) -> Option<Kind> {
+        let kinds = [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet];
+        kinds.into_iter().find(|kind| document.group() == "apps" && document.kind == kind.word())
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Deployment => "Deployment",
+            Kind::StatefulSet => "StatefulSet",
+            Kind::DaemonSet => "DaemonSet",
+        }
+    }
+
+    fn plural(self) -> &'static str {
+        match self {
+            Kind::Deployment => "deployments",
+            Kind::StatefulSet => "statefulsets",
+            Kind::DaemonSet => "daemonsets",
+        }
+    }
 }
 
 /// What one look showed.
@@ -74,15 +123,10 @@ impl Cluster {
     /// Looks at one Deployment: whether its latest generation is rolled out and available. While it is not, its pods
     /// are looked at too, because they tell why.
     pub async fn look_at_deployment(&self, namespace: &str, name: &str) -> Result<Seen, Failure> {
-        let doing = format!("read Deployment {namespace}/{name}");
-        let path = format!("{}/{}", collection("apps/v1", namespace, "deployments"), encode(name));
-        let deployment: Deployment = match self.ask(&Ask::get(path), &doing).await {
-            Ok(deployment) => deployment,
-            Err(refusal) if refusal.code() == Some(404) => {
-                let state = State::Trouble("it is not there".to_owned());
-                let missing = Workload { kind: "Deployment", name: name.to_owned(), state };
-                return Ok(Seen::Look(Look { workloads: vec![missing], unseen: Vec::new() }));
-            }
+        let named = Named { kind: Kind::Deployment, namespace: namespace.to_owned(), name: name.to_owned() };
+        let deployment: Deployment = match self.one(&named).await {
+            Ok(Some(deployment)) => deployment,
+            Ok(None) => return Ok(Seen::Look(Look { workloads: vec![missing(&named)], unseen: Vec::new() })),
             Err(refusal) => return no_answer(refusal),
         };
         let mut look = Look { workloads: vec![of_deployment(&deployment)], unseen: Vec::new() };
@@ -126,6 +170,48 @@ impl Cluster {
         Ok(Seen::Look(look))
     }
 
+    /// The same, and beside it everything of `named`, wherever it is: what a manifest names and the cluster does not have
+    /// is in trouble.
+    ///
+    /// # Errors
+    /// What the API server says.
+    pub async fn look_at_named(&self, namespace: &str, named: &[Named]) -> Result<Seen, Failure> {
+        let mut look = match self.look_at_namespace(namespace).await? {
+            Seen::Look(look) => look,
+            no_answer @ Seen::NoAnswer(_) => return Ok(no_answer),
+        };
+        for named in named {
+            let is_it = |seen: &Workload| {
+                (seen.kind, &seen.namespace, &seen.name) == (named.kind.word(), &named.namespace, &named.name)
+            };
+            if look.workloads.iter().any(is_it) {
+                continue;
+            }
+            let found = match named.kind {
+                Kind::Deployment => self.one(named).await.map(|found| found.as_ref().map(of_deployment)),
+                Kind::StatefulSet => self.one(named).await.map(|found| found.as_ref().map(of_stateful_set)),
+                Kind::DaemonSet => self.one(named).await.map(|found| found.as_ref().map(of_daemon_set)),
+            };
+            match found {
+                Ok(found) => look.workloads.push(found.unwrap_or_else(|| missing(named))),
+                Err(refusal) if refusal.failure.code == Code::Forbidden => look.unseen.push(refusal.failure.message),
+                Err(refusal) => return no_answer(refusal),
+            }
+        }
+        Ok(Seen::Look(look))
+    }
+
+    /// None when it is not there.
+    async fn one<T: DeserializeOwned>(&self, named: &Named) -> Result<Option<T>, Refusal> {
+        let Named { kind, namespace, name } = named;
+        let path = format!("{}/{}", collection("apps/v1", namespace, kind.plural()), encode(name));
+        match self.ask(&Ask::get(path), &format!("read {} {namespace}/{name}", kind.word())).await {
+            Ok(found) => Ok(Some(found)),
+            Err(refusal) if refusal.code() == Some(404) => Ok(None),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
     async fn all<T: DeserializeOwned>(&self, version: &str, namespace: &str, plural: &str) -> Result<Vec<T>, Refusal> {
         let ask = Ask::get(collection(version, namespace, plural));
         self.list(&ask, &format!("list the {plural} in {namespace}")).await
@@ -157,7 +243,13 @@ fn selector(selector: &LabelSelector) -> String {
 }
 
 fn workload(kind: &'static str, metadata: &ObjectMeta, state: State) -> Workload {
-    Workload { kind, name: metadata.name.clone().unwrap_or_default(), state }
+    let namespace = metadata.namespace.clone().unwrap_or_default();
+    Workload { kind, namespace, name: metadata.name.clone().unwrap_or_default(), state }
+}
+
+fn missing(named: &Named) -> Workload {
+    let Named { kind, namespace, name } = named.clone();
+    Workload { kind: kind.word(), namespace, name, state: State::Trouble("it is not there".to_owned()) }
 }
 
 fn starting(text: impl Into<String>) -> State {

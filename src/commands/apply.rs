@@ -1,5 +1,6 @@
 //! `dcctl install`, `bootstrap`, `upgrade` and `destroy`: gathers everything about a run of a bundle.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,10 +12,11 @@ use crate::cluster::{Kubeconfig, Proxies, Sources, kubeconfig};
 use crate::commands::apply::reports::Reads;
 use crate::commands::attempt::{self, Asked as _, Begun};
 use crate::commands::{Desk, substrate, terminal};
-use crate::config::{BUNDLE, Bundle, Given, Inputs, Job};
+use crate::config::{BUNDLE, Bundle, Digest, Given, Inputs, Job};
 use crate::failure::{Code, Failure};
 use crate::front::Showing;
 use crate::pipeline::{Plan, Verb};
+use crate::redact::Secret;
 use crate::run::{ForBundle, Mode, OnCluster, Purpose, Spec};
 use crate::step::{Backwards, Choices, Fate, OnChartFailure, Replace};
 
@@ -105,7 +107,7 @@ impl attempt::Asked for Asked {
 
     fn reads(&self, desk: &Desk) -> Reads {
         let options = &self.options;
-        let of_options = options.values.iter().chain(&options.var_files).cloned();
+        let of_options = options.given.values.iter().chain(&options.given.var_files).cloned();
         let mut files = kubeconfigs(desk, &options.target);
         files.extend(of_options.chain([options.bundle.join(BUNDLE)]));
         Reads { files, bundle: Some(options.bundle.clone()), lock_dir: None }
@@ -121,15 +123,18 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
     let (options, desk, run) = (&asked.options, &begun.desk, &begun.run);
     let environment = &desk.environment;
     let reports = reports::find(&options.report, &run_dir, &attempt::Asked::reads(asked, desk))?;
-    let values = files::values(&options.values)?;
-    for (option, program) in [("--tofu", &options.tofu), ("--helm", &options.helm)] {
+    reports::state_stays(options.state_dir.as_deref(), Some(&run_dir), Some(&options.bundle))?;
+    let values = files::values(&options.given.values)?;
+    for (option, program) in [("--tofu", &options.tools.tofu), ("--helm", &options.tools.helm)] {
         program.as_deref().map_or(Ok(()), |program| as_text(option, program))?;
     }
     substrate::only_kubernetes(asked.verb.word(), &options.substrate)?;
-    let written = Bundle::open(&options.bundle, &run_dir.join(files::UNPACKED))?;
+    let expected = options.bundle_digest.as_deref().map(Digest::parse).transpose()?;
+    let written = Bundle::open(&options.bundle, &files::unpacked(&run_dir), expected.as_ref())?;
+    let unpacked = files::Unpacked::of(&written, &run_dir);
     let kubeconfig = find_kubeconfig(desk, &options.target)?;
     let kubeconfig_path = run_dir.join(files::KUBECONFIG);
-    let given = Given::gather(&options.vars, &options.var_files, environment)?;
+    let given = Given::gather(&options.given.vars, &options.given.var_files, environment)?;
     let inputs = Inputs {
         instance: asked.instance.clone(),
         kube_context: kubeconfig.context().to_owned(),
@@ -149,14 +154,19 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
     let mut tools = environment.for_tools();
     // What dcctl itself reads for the bundle has arrived.
     tools.dropped.retain(|name| !bundle.is_given_by(name));
-    let secrets = secrets(&bundle, &kubeconfig);
+    let secrets = secrets(&bundle, &kubeconfig, &cluster.proxy);
+    let digest = written.digest().map(ToString::to_string);
+    unpacked.keep();
     Ok(Spec {
         run: run.clone(),
         began: begun.began,
         began_at: desk.clock.wall(),
         plan: Plan::of(asked.verb),
         mode: asked.mode(),
-        purpose: Purpose::Bundle(Box::new(for_bundle(asked, cluster, bundle, (state_dir, values)))),
+        purpose: Purpose::Bundle(Box::new(ForBundle {
+            digest,
+            ..for_bundle(asked, cluster, bundle, (state_dir, values))
+        })),
         inside: environment.outer_run(),
         user: environment.user_name(),
         host: files::host_name(),
@@ -164,6 +174,7 @@ fn gather(asked: &Asked, begun: &Begun, run_dir: PathBuf) -> Result<Spec, Failur
         grant: attempt::grant(&options.stop, desk, &job),
         job,
         run_dir,
+        runs: files::runs(environment),
         keep_output: options.keep_output,
         environment: tools.kept,
         dropped: tools.dropped,
@@ -194,14 +205,15 @@ fn for_bundle(
         cluster,
         instance: asked.instance.clone(),
         bundle,
+        digest: None,
         bundle_path: bundle_path.components().collect::<PathBuf>().display().to_string(),
         state_dir,
         values,
         build: asked.build,
         force_conflicts: !options.no_force_conflicts,
         choices: asked.choices.clone(),
-        tofu: options.tofu.clone(),
-        helm: options.helm.clone(),
+        tofu: options.tools.tofu.clone(),
+        helm: options.tools.helm.clone(),
     }
 }
 
@@ -245,10 +257,17 @@ pub(crate) fn proxies(desk: &Desk) -> Proxies {
     Proxies { https: first(["HTTPS_PROXY", "https_proxy"]), except: first(["NO_PROXY", "no_proxy"]) }
 }
 
-fn secrets(bundle: &Bundle, kubeconfig: &Kubeconfig) -> std::collections::BTreeMap<String, crate::redact::Secret> {
+/// Everything of a bundle and of the way to the cluster that must never be said, with the name of what it is for.
+pub(crate) fn secrets(bundle: &Bundle, kubeconfig: &Kubeconfig, proxy: &Proxies) -> BTreeMap<String, Secret> {
     let of_bundle =
         bundle.secrets().enumerate().map(|(index, (name, secret))| (format!("{index} {name}"), secret.clone()));
-    of_bundle.chain(kubeconfig.secrets()).collect()
+    of_bundle.chain(credentials(kubeconfig, proxy)).collect()
+}
+
+/// What the way to the cluster needs and nobody may hear: the kubeconfig's credentials, and the password of the proxy.
+pub(crate) fn credentials(kubeconfig: &Kubeconfig, proxies: &Proxies) -> Vec<(String, Secret)> {
+    let of_proxy = proxies.secret().map(|password| ("the proxy's password".to_owned(), password));
+    kubeconfig.secrets().into_iter().chain(of_proxy).collect()
 }
 
 /// Facts worth saying at a run's start.

@@ -92,6 +92,8 @@ impl attempt::Asked for Asked {
         let lock = self.lock(desk, &run_dir)?;
         let job = Job::detect(environment, std::process::id());
         let given = lock.environment;
+        let proxies = apply::proxies(desk);
+        let credentials = lock.kubeconfig.iter().flat_map(|known| apply::credentials(known, &proxies));
         Ok(Spec {
             run: begun.run.clone(),
             began: begun.began,
@@ -106,6 +108,7 @@ impl attempt::Asked for Asked {
             grant: attempt::grant(&args.stop, desk, &job),
             job,
             run_dir,
+            runs: files::runs(environment),
             keep_output: args.keep_output,
             environment: given.kept,
             dropped: given.dropped,
@@ -116,7 +119,7 @@ impl attempt::Asked for Asked {
             on_busy: attempt::on_busy(&args.busy, Verb::Exec),
             stop_after: args.stop.stop_after,
             max_run_time: attempt::max_run_time(&args.detach),
-            secrets: lock.kubeconfig.iter().flat_map(Kubeconfig::secrets).collect(),
+            secrets: credentials.collect(),
             #[cfg(feature = "test-tools")]
             break_at: environment.text("DCCTL_TEST_BREAK").map(str::to_owned),
             #[cfg(feature = "test-tools")]

@@ -33,6 +33,7 @@ struct Row {
     deleted_at: Option<String>,
     claims: Option<Claimed>,
     applied_by: Option<String>,
+    applied_as: Option<String>,
     applied_at: Option<String>,
     state: State,
     run: Option<Run>,
@@ -44,11 +45,11 @@ struct Row {
 enum State {
     /// It is here.
     Here,
-    /// The declaration names one, and it is not here.
+    /// The declaration names one, and it is not here: it is on another machine, in another folder, or in a backend.
     Elsewhere,
     /// Another one is here than the declaration names.
     Another,
-    /// None is named: it has none on any machine, or keeps it in a remote backend.
+    /// The declaration names none: it has none, or was built before states were named on it.
     None,
 }
 
@@ -110,6 +111,7 @@ fn row(instance: Instance, seen: Option<&Observation>, environment: &Environment
         deleted_at: instance.deleted_at,
         claims,
         applied_by: instance.applied.by,
+        applied_as: instance.applied.holder,
         applied_at: instance.applied.at,
         state,
         run,
@@ -159,7 +161,11 @@ fn cells(row: &Row, now: Timestamp) -> [String; 8] {
         None => or_none(&row.phase),
     };
     let ago = span(seconds_since(row.applied_at.as_deref(), now)).map(|ago| format!("{ago} ago"));
-    let by = row.applied_by.as_deref().map(|by| format!("by dcctl {}", terminal::plain(by)));
+    // Of the run's identity what a person asks for: who, and where.
+    let who = row.applied_as.as_deref().and_then(|holder| holder.split('/').next()).map(terminal::plain);
+    let by = row.applied_by.as_deref().map(|by| format!("dcctl {}", terminal::plain(by)));
+    let by: Vec<String> = who.into_iter().chain(by).collect();
+    let by = (!by.is_empty()).then(|| format!("by {}", by.join(", ")));
     let applied: Vec<String> = ago.into_iter().chain(by).collect();
     let state = match row.state {
         State::Here => "here",
@@ -211,6 +217,7 @@ mod tests {
             deleted_at: None,
             claims: Some(Claimed { local_mqtt_port: Some(1883), ..Claimed::default() }),
             applied_by: Some("0.1.0".to_owned()),
+            applied_as: release.map(|_| "alice@build-01/48213/9f3c1a20b7e4d5c6".to_owned()),
             applied_at: Some("2026-11-30T09:59:00Z".to_owned()),
             state: State::Here,
             run: None,
@@ -219,6 +226,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0].find("RELEASE"), lines[1].find("1.0"));
         assert_eq!(lines[0].find("STATE"), lines[2].find("here"));
-        assert!(lines[1].contains("1m0s ago by dcctl 0.1.0"), "{text}");
+        assert!(lines[1].contains("1m0s ago by alice@build-01, dcctl 0.1.0  "), "{text}");
+        assert!(lines[2].contains("1m0s ago by dcctl 0.1.0  "), "{text}");
     }
 }

@@ -9,9 +9,11 @@ mod exec;
 mod explain;
 mod instances;
 mod lock_status;
+mod preflight;
 mod rbac;
 mod reclaim;
 mod release;
+mod report;
 mod runs;
 mod schema;
 mod substrate;
@@ -89,9 +91,11 @@ impl Desk {
             Command::Instances(InstancesCommand::Reclaim(args)) => reclaim::reclaim(self, args),
             Command::Instances(InstancesCommand::List(args)) => instances::list(self, &args),
             Command::Instances(InstancesCommand::Release(args)) => release::release(self, &args),
+            Command::Preflight(args) => preflight::preflight(self, &args),
             Command::Runs(command) => runs::dispatch(self, command),
+            Command::Report(command) => report::dispatch(self, command),
             Command::Explain(args) => explain::explain(&args),
-            Command::Schema => schema::print_schema(),
+            Command::Schema(args) => schema::print_schema(args.of),
             Command::Rbac(args) => rbac::print_rights(&args),
             Command::Supervise => supervise::supervise(self),
         }

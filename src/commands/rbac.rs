@@ -7,10 +7,9 @@ use std::fmt::Write as _;
 
 use crate::cli::{RbacArgs, ServiceAccount};
 use crate::commands::print;
+use crate::step::rights::{BESIDES, INSTALL, LOCK};
 
-const LOCK: &str = include_str!("rbac/lock.yaml");
-const BESIDES: &str = include_str!("rbac/besides.yaml");
-const INSTALL: &str = include_str!("rbac/install.yaml");
+/// What only the bundle's author knows.
 const BUNDLE: &str = include_str!("rbac/bundle.yaml");
 
 /// A role of these files.

@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cli::{ReleaseArgs, Substrate, SubstrateOptions, TargetOptions};
-use crate::cluster::instances::{LINEAGE, PHASE};
-use crate::cluster::namespace::Namespace;
+use crate::cluster::instances::{INSTANCE_LABEL, LINEAGE, PHASE};
 use crate::cluster::removal::LetGo;
 use crate::cluster::{Cluster, MayWrite, Permission};
 use crate::commands::apply::{find_kubeconfig, proxies};
 use crate::commands::console::{Console, Opened};
 use crate::commands::substrate::{self, Reached};
 use crate::commands::{Desk, runtime, say, terminal, told};
-use crate::failure::{Code, Failure};
+use crate::config::check_instance;
+use crate::failure::{Code, Failure, shell_word};
 use crate::lock::direct::Intent;
 use crate::lock::{self, message};
 use crate::signal;
@@ -53,6 +53,8 @@ pub(crate) fn release(desk: &Desk, args: &ReleaseArgs) -> u8 {
 
 async fn let_go(desk: &Desk, args: &ReleaseArgs) -> Result<String, Failure> {
     let name = &args.instance;
+    // It becomes part of addresses: another name than an instance can have would lead elsewhere.
+    check_instance(name)?;
     let console = if args.yes { None } else { Some(person(desk)?) };
     let target = TargetOptions { kubeconfig: args.kubeconfig.clone(), kube_context: args.kube_context.clone() };
     let options = SubstrateOptions { substrate: Substrate::Kubernetes, lock_dir: None };
@@ -60,7 +62,8 @@ async fn let_go(desk: &Desk, args: &ReleaseArgs) -> Result<String, Failure> {
     let Reached { store, place, .. } = substrate::reach(desk, meant, &target, Intent::Look).await?;
     let agreed = Agreed::default();
     let may_write = MayWrite::as_says(agreed.clone());
-    let cluster = Cluster::connect(&find_kubeconfig(desk, &target)?, &proxies(desk), may_write).await?;
+    let kubeconfig = find_kubeconfig(desk, &target)?;
+    let cluster = Cluster::connect(&kubeconfig, &proxies(desk), may_write).await?;
     if let Some(seen) = lock::observe(&store).await?
         && seen.holder().is_some()
         && seen.record().instance() == Some(name.as_str())
@@ -71,7 +74,7 @@ async fn let_go(desk: &Desk, args: &ReleaseArgs) -> Result<String, Failure> {
     let Some((api_version, found)) = cluster.any_declaration(name).await? else {
         return Ok(format!("\"{name}\" is not declared on this cluster; there is nothing to release\n"));
     };
-    let told = what_stays(&cluster, name, &found).await?;
+    let told = what_stays(&cluster, kubeconfig.context(), name, &found).await?;
     match console {
         Some(console) => asked(console, name, &told).await?,
         None => say(&told).map(drop)?,
@@ -100,30 +103,60 @@ fn person(desk: &Desk) -> Result<Opened, Failure> {
 }
 
 /// Says what goes and what does not.
-async fn what_stays(cluster: &Cluster, name: &str, found: &serde_json::Value) -> Result<String, Failure> {
+async fn what_stays(
+    cluster: &Cluster,
+    context: &str,
+    name: &str,
+    found: &serde_json::Value,
+) -> Result<String, Failure> {
     let annotation = |key: &str| found["metadata"]["annotations"][key].as_str();
     let phase = annotation(PHASE).map_or_else(|| "none".to_owned(), terminal::plain);
-    let namespace = format!("dci-{name}");
     let mut text = format!(
         "This deletes the declaration of \"{name}\" (phase {phase}) with dcctl's finalizer, and destroys nothing. What it \
          claimed is then free for others, and dcctl knows nothing of it any more. What stays:\n"
     );
-    text.push_str(&match cluster.namespace(&namespace).await? {
-        Namespace::Missing => format!("  namespace {namespace}: is not there\n"),
-        Namespace::There { instance: Some(owner) } if owner != name => {
-            format!("  namespace {namespace}: is another's\n")
-        }
-        Namespace::There { .. } => format!("  namespace {namespace}: with everything in it, its Helm release, too\n"),
-        Namespace::Terminating { .. } => format!("  namespace {namespace}: is being deleted\n"),
-    });
+    for line in namespaces(cluster, name).await?.into_iter().chain(releases(cluster, name).await?) {
+        text.push_str(&format!("  {line}\n"));
+    }
     text.push_str(&match annotation(LINEAGE) {
         Some(lineage) => {
             format!("  infrastructure: everything in the OpenTofu state {}\n", terminal::plain(lineage))
         }
         None => "  infrastructure: none that the declaration names\n".to_owned(),
     });
-    text.push_str(&format!("To remove these, too: dcctl destroy {name}\n"));
+    text.push_str(&format!(
+        "To remove these, too, do not release it, but destroy it with the bundle that it was built from:\n  \
+         dcctl destroy {name} --kube-context {} --bundle BUNDLE\n",
+        shell_word(context)
+    ));
     Ok(text)
+}
+
+/// The namespaces that bear the instance's label, whatever a bundle calls them.
+async fn namespaces(cluster: &Cluster, name: &str) -> Result<Vec<String>, Failure> {
+    let found = match cluster.namespaces_of(name).await {
+        Err(failure) if failure.code == Code::Forbidden => {
+            return Ok(vec![format!(
+                "namespaces: this account may not list them; whoever may: kubectl get namespaces -l {INSTANCE_LABEL}={name}"
+            )]);
+        }
+        found => found?,
+    };
+    if found.is_empty() {
+        return Ok(vec![format!("namespaces: none has the label {INSTANCE_LABEL}={name}")]);
+    }
+    Ok(found.into_iter().map(|found| format!("namespace {}: with everything in it", found.name)).collect())
+}
+
+/// The Helm releases that bear its stamp.
+async fn releases(cluster: &Cluster, name: &str) -> Result<Vec<String>, Failure> {
+    if !cluster.may_list_all_secrets().await? {
+        return Ok(vec!["Helm releases: this account may not list the secrets of all namespaces".to_owned()]);
+    }
+    let found = cluster.stamped_releases(None).await?;
+    let own = found.into_iter().filter(|found| found.is_another_of(name, None));
+    let own: Vec<String> = own.map(|found| format!("Helm release {} in {}", found.name, found.namespace)).collect();
+    Ok(if own.is_empty() { vec!["Helm releases: none that dcctl made for it".to_owned()] } else { own })
 }
 
 /// Asks the person.

@@ -1,11 +1,16 @@
-//! `dcctl schema`: the JSON Schema of the event lines.
+//! `dcctl schema`: the JSON Schemas of the event lines and of bundle.yaml.
 
+use crate::cli::SchemaOf;
 use crate::commands::print;
 
-/// Made from the types by `make docs`; a test compares the two. The program need not carry what makes it.
-const SCHEMA: &str = include_str!("../../docs/reference/events.schema.json");
+/// Both are made from the types by `make docs`; a test compares the two. The program need not carry what makes them.
+const EVENTS: &str = include_str!("../../docs/reference/events.schema.json");
+const BUNDLE: &str = include_str!("../../docs/reference/bundle.schema.json");
 
-/// Prints it.
-pub(crate) fn print_schema() -> u8 {
-    print(SCHEMA)
+/// Prints one.
+pub(crate) fn print_schema(of: SchemaOf) -> u8 {
+    print(match of {
+        SchemaOf::Events => EVENTS,
+        SchemaOf::Bundle => BUNDLE,
+    })
 }

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 
 use crate::cli::{Color as Wanted, Output};
 use crate::commands::Desk;
@@ -10,7 +11,7 @@ use crate::config::env::Color as Hint;
 use crate::front::{Form, LineEnd, Ours, Showing, Streams, Terminal, Theirs};
 use crate::process;
 use crate::redact::Redactor;
-use crate::report::human::{Color, Options, Screen, ToolOutput};
+use crate::report::human::{Again, Color, Options, Screen, ToolOutput};
 
 /// Columns where there is no terminal to ask: what CI systems show without wrapping.
 const PLAIN_WIDTH: usize = 100;
@@ -48,9 +49,22 @@ pub(crate) fn showing(desk: &Desk, output: Option<Output>, color: Wanted) -> Sho
             screen: if terminal { Screen::Live } else { Screen::Plain },
             width: width().unwrap_or(PLAIN_WIDTH),
             output: ToolOutput::OnFailure,
+            again: again(),
         }),
     };
     Showing { out: stdout(), complaints: stderr(), form, clock: desk.clock.clone(), width, streams: None }
+}
+
+/// How the log of a recorded run is written, to a file or to standard output.
+pub(crate) fn whole_log(desk: &Desk, color: Wanted, file: Option<&Path>) -> Options {
+    let terminal = file.is_none() && stdout_is_terminal();
+    Options {
+        color: if is_coloured(color, desk.environment.color(), terminal) { Color::On } else { Color::Off },
+        screen: Screen::Plain,
+        width: width().filter(|_| terminal).unwrap_or(PLAIN_WIDTH),
+        output: ToolOutput::OnFailure,
+        again: Again::Nothing,
+    }
 }
 
 /// How a run of one command is shown. For people its outputs are passed on as they are, and our own lines go to standard
@@ -73,6 +87,7 @@ pub(crate) fn showing_beside_a_command(desk: &Desk, output: Option<Output>, colo
                 screen: if terminal { Screen::Shared } else { Screen::Plain },
                 width: width_of(rustix::stdio::stderr()).unwrap_or(PLAIN_WIDTH),
                 output: ToolOutput::Elsewhere,
+                again: again(),
             });
             let out = Box::new(Ours::new(stderr(), &ended));
             let clock = desk.clock.clone();
@@ -128,6 +143,11 @@ pub(crate) fn foreground() -> Terminal {
         Ok(front) if front.as_raw_nonzero().get().unsigned_abs() == process::own_group() => Terminal::Foreground,
         Ok(_) | Err(_) => Terminal::None,
     }
+}
+
+/// What a second Ctrl+C does: only one that reaches the front from its terminal is force.
+fn again() -> Again {
+    if foreground() == Terminal::Foreground { Again::Forces } else { Again::Nothing }
 }
 
 /// Standard error as the writer of the program's own diagnostics: without secrets, and what cannot be written is lost

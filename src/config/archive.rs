@@ -1,22 +1,40 @@
 //! Unpacks a bundle that comes as a `.tar.gz`.
 //!
-//! The archive may be anybody's: nothing in it may be written, or lead, outside the folder it is unpacked into. Links
-//! are made last, so no entry can be written through one, and each is followed once to see where it leads. Owners and
-//! times are not kept; of the modes only whether a file may be run.
+//! The archive may be anybody's: nothing in it may be written, or lead, outside the folder it is unpacked into, and
+//! neither its size nor what it grows to may fill a disk. Links are made last, so no entry can be written through one, and
+//! each is followed once to see where it leads. Owners and times are not kept; of the modes only whether a file may be run.
+//!
+//! It is copied first, into a file without a name that nobody else can write to, and its digest is made of what is
+//! copied: so what was checked is what is unpacked.
 
+use std::cell::Cell;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 use flate2::read::MultiGzDecoder;
 use tar::{Archive, Entry, EntryType};
 
+use crate::config::digest::{Digest, Hasher};
 use crate::failure::{Code, Failure};
 
-/// What a bundle may hold when unpacked. More is a mistake, or an archive made to fill a disk.
+/// What a bundle may hold when unpacked, and be when packed. More is a mistake, or an archive made to fill a disk.
 const MOST_BYTES: u64 = 2 << 30;
 const MOST_ENTRIES: usize = 100_000;
+
+/// How often its own size an archive may unpack to. What people pack grows twentyfold at most.
+const MOST_GROWTH: u64 = 200;
+
+/// What may always be unpacked, however small the archive: little files of little sense grow more.
+const ALWAYS: u64 = 64 << 20;
+
+/// What may stand before an entry to describe it: its header, a long name, attributes. It is read into memory.
+const MOST_WORDS: u64 = 1 << 20;
+
+/// How deep a bundle's folders may be. Whoever copies or removes them goes down one by one.
+const DEEPEST: usize = 64;
 
 /// Whether a file is gzip.
 pub(crate) fn is_gzip(path: &Path) -> io::Result<bool> {
@@ -25,27 +43,33 @@ pub(crate) fn is_gzip(path: &Path) -> io::Result<bool> {
     Ok(file.read(&mut magic)? == 2 && magic == [0x1f, 0x8b])
 }
 
-/// Unpacks an archive into a folder that is empty or not there. The answer is the bundle's folder: the one that was
-/// given, or the only one in it.
+/// Unpacks an archive into a folder that is empty or not there. The answer is the bundle's folder, the one that was
+/// given or the only one in it, and the archive's digest. With another digest than the expected one nothing is unpacked.
 ///
 /// When it fails, the folder is removed again.
-pub(crate) fn unpack(archive: &Path, into: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn unpack(archive: &Path, into: &Path, expected: Option<&Digest>) -> Result<(PathBuf, Digest), Failure> {
     let unusable = |error: &io::Error| {
         let message = format!("the bundle cannot be unpacked into {}", into.display());
-        Failure::new(Code::RunDirUnusable, message).because(error)
+        Failure::new(Code::RunDirUnusable.unless_exhausted(error), message).because(error)
     };
     folder(into).map_err(|error| unusable(&error))?;
     if fs::read_dir(into).map_err(|error| unusable(&error))?.next().is_some() {
         return Err(unusable(&io::Error::other("there is something in it")));
     }
-    let mut unpacking = Unpacking { into, bytes: 0, entries: 0, hard: Vec::new(), soft: Vec::new() };
-    let result = unpacking.run(archive);
+    let result = copy(archive, into).and_then(|Copied { file, length, digest }| {
+        if let Some(expected) = expected.filter(|expected| **expected != digest) {
+            return Err(Trouble::Archive(format!("it is {digest}, and --bundle-digest says {expected}")));
+        }
+        let most = length.saturating_mul(MOST_GROWTH).clamp(ALWAYS, MOST_BYTES);
+        let mut unpacking = Unpacking { into, most, bytes: 0, entries: 0, hard: Vec::new(), soft: Vec::new() };
+        unpacking.run(file).map(|()| digest)
+    });
     if result.is_err() {
         // What was wrong is said already; that the rest could not be removed would add nothing.
         let _ = fs::remove_dir_all(into);
     }
     match result {
-        Ok(()) => Ok(top(into)),
+        Ok(digest) => Ok((top(into), digest)),
         Err(Trouble::Here(error)) => Err(unusable(&error)),
         Err(Trouble::Archive(what)) => {
             Err(Failure::new(Code::BundleInvalid, format!("the bundle {}: {what}", archive.display())))
@@ -61,8 +85,62 @@ enum Trouble {
     Here(io::Error),
 }
 
+/// An archive that nobody else can change any more.
+struct Copied {
+    file: File,
+    length: u64,
+    digest: Digest,
+}
+
+/// Copies an archive into a file without a name beside the folder that it is unpacked into.
+fn copy(archive: &Path, into: &Path) -> Result<Copied, Trouble> {
+    let mut from = File::open(archive).map_err(|error| damaged(&error))?;
+    let mut file = tempfile::tempfile_in(into.parent().unwrap_or(into)).map_err(Trouble::Here)?;
+    let (mut hasher, mut length, mut buffer) = (Hasher::default(), 0, vec![0; 64 * 1024]);
+    loop {
+        let read = from.read(&mut buffer).map_err(|error| damaged(&error))?;
+        if read == 0 {
+            file.rewind().map_err(Trouble::Here)?;
+            return Ok(Copied { file, length, digest: hasher.digest() });
+        }
+        length += read as u64;
+        if length > MOST_BYTES {
+            return Err(Trouble::Archive(format!("it is larger than {} GiB", MOST_BYTES >> 30)));
+        }
+        hasher.take(&buffer[..read]);
+        file.write_all(&buffer[..read]).map_err(Trouble::Here)?;
+    }
+}
+
+/// What comes out of gzip, and how much of it may.
+struct Counted {
+    inner: MultiGzDecoder<File>,
+    limit: Rc<Limit>,
+}
+
+/// How much may still come, and whether more did.
+#[derive(Debug, Default)]
+struct Limit {
+    left: Cell<u64>,
+    is_over: Cell<bool>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        let Some(left) = self.limit.left.get().checked_sub(read as u64) else {
+            self.limit.is_over.set(true);
+            return Err(io::Error::other("there is more of it than may be"));
+        };
+        self.limit.left.set(left);
+        Ok(read)
+    }
+}
+
 struct Unpacking<'a> {
     into: &'a Path,
+    /// The most bytes that it may come to.
+    most: u64,
     bytes: u64,
     entries: usize,
     /// Links to be made at the end: where, and what to.
@@ -71,16 +149,51 @@ struct Unpacking<'a> {
 }
 
 impl Unpacking<'_> {
-    fn run(&mut self, archive: &Path) -> Result<(), Trouble> {
-        let file = File::open(archive).map_err(|error| damaged(&error))?;
-        let mut archive = Archive::new(MultiGzDecoder::new(file));
+    fn run(&mut self, file: File) -> Result<(), Trouble> {
+        let limit = Rc::new(Limit::default());
+        limit.left.set(MOST_WORDS);
+        let mut archive = Archive::new(Counted { inner: MultiGzDecoder::new(file), limit: limit.clone() });
         for entry in archive.entries().map_err(|error| damaged(&error))? {
-            self.entry(entry.map_err(|error| damaged(&error))?)?;
+            let mut entry = entry.map_err(|error| self.broken(&error, &limit))?;
+            // The end of a block, too, belongs to what is read with it.
+            limit.left.set((self.most - self.bytes).saturating_add(MOST_WORDS));
+            self.entry(&mut entry)?;
+            // What is left of it is passed over here, and not with the words before the next one.
+            let passed = io::copy(&mut entry, &mut io::sink());
+            let passed =
+                passed.map_err(|error| if limit.is_over.get() { self.too_large() } else { damaged(&error) })?;
+            self.grow(passed)?;
+            limit.left.set(MOST_WORDS);
+        }
+        // To the end of gzip, whose check comes last.
+        let mut rest = archive.into_inner();
+        limit.left.set(ALWAYS);
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            match rest.read(&mut buffer).map_err(|error| damaged(&error))? {
+                0 => break,
+                read if buffer[..read].iter().any(|byte| *byte != 0) => {
+                    return Err(Trouble::Archive("something follows the end of its tar".to_owned()));
+                }
+                _ => {}
+            }
         }
         self.make_links()
     }
 
-    fn entry(&mut self, mut entry: Entry<'_, MultiGzDecoder<File>>) -> Result<(), Trouble> {
+    /// Why there is no next entry.
+    fn broken(&self, error: &io::Error, limit: &Limit) -> Trouble {
+        if limit.is_over.get() {
+            return Trouble::Archive(format!(
+                "its entry {} has more than {} MiB beside what is in it",
+                self.entries + 1,
+                MOST_WORDS >> 20
+            ));
+        }
+        damaged(error)
+    }
+
+    fn entry(&mut self, entry: &mut Entry<'_, Counted>) -> Result<(), Trouble> {
         self.entries += 1;
         if self.entries > MOST_ENTRIES {
             return Err(Trouble::Archive(format!("it has more than {MOST_ENTRIES} entries")));
@@ -100,7 +213,7 @@ impl Unpacking<'_> {
             EntryType::Directory => folder(&path).map_err(|error| beneath(error, refuse)),
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
                 let runs = entry.header().mode().is_ok_and(|mode| mode & 0o111 != 0);
-                self.write(&mut entry, &path, if runs { 0o700 } else { 0o600 }, refuse)
+                self.write(entry, &path, if runs { 0o700 } else { 0o600 }, refuse)
             }
             EntryType::Symlink | EntryType::Link => {
                 let target = entry.link_name().map_err(|error| damaged(&error))?;
@@ -121,7 +234,7 @@ impl Unpacking<'_> {
 
     fn write(
         &mut self,
-        entry: &mut Entry<'_, MultiGzDecoder<File>>,
+        entry: &mut Entry<'_, Counted>,
         path: &Path,
         mode: u32,
         refuse: impl Fn(&str) -> Trouble,
@@ -133,7 +246,6 @@ impl Unpacking<'_> {
             .mode(mode)
             .open(path)
             .map_err(|error| beneath(error, &refuse))?;
-        let left = MOST_BYTES - self.bytes;
         let mut buffer = vec![0; 64 * 1024];
         let mut written = 0;
         loop {
@@ -142,39 +254,55 @@ impl Unpacking<'_> {
                 break;
             }
             written += read as u64;
-            if written > left {
-                return Err(Trouble::Archive(format!("it is larger than {} GiB when unpacked", MOST_BYTES >> 30)));
-            }
-            io::Write::write_all(&mut file, &buffer[..read]).map_err(Trouble::Here)?;
+            self.grow(read as u64)?;
+            file.write_all(&buffer[..read]).map_err(Trouble::Here)?;
         }
-        self.bytes += written;
-        Ok(())
+        if written < entry.size() { Err(refuse("is cut off")) } else { Ok(()) }
+    }
+
+    /// So much more is unpacked.
+    fn grow(&mut self, by: u64) -> Result<(), Trouble> {
+        self.bytes = self.bytes.saturating_add(by);
+        if self.bytes <= self.most { Ok(()) } else { Err(self.too_large()) }
+    }
+
+    fn too_large(&self) -> Trouble {
+        Trouble::Archive(match self.most {
+            MOST_BYTES => format!("it is larger than {} GiB when unpacked", MOST_BYTES >> 30),
+            most => format!(
+                "it is larger than {} MiB when unpacked, which is {MOST_GROWTH} times its size, or what is unpacked of any",
+                most >> 20
+            ),
+        })
     }
 
     /// Makes the links, now that nothing else is written. The folders that they lie in come first: a folder where
     /// another link should be is then found before anything could go through that link.
-    fn make_links(&self) -> Result<(), Trouble> {
+    fn make_links(&mut self) -> Result<(), Trouble> {
+        let (hard, soft, into) = (std::mem::take(&mut self.hard), std::mem::take(&mut self.soft), self.into);
         let refuse = |path: &Path, why: &str| {
-            let shown = path.strip_prefix(self.into).unwrap_or(path);
+            let shown = path.strip_prefix(into).unwrap_or(path);
             Trouble::Archive(format!("its entry `{}` {why}", shown.display()))
         };
-        for (path, _) in self.hard.iter().chain(&self.soft) {
+        for (path, _) in hard.iter().chain(&soft) {
             parent(path).map_err(|error| beneath(error, |why| refuse(path, why)))?;
         }
-        for (path, target) in &self.hard {
+        for (path, target) in &hard {
             if path.symlink_metadata().is_ok() {
                 return Err(refuse(path, "is there twice"));
             }
-            if !target.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
+            let Some(found) = target.symlink_metadata().ok().filter(fs::Metadata::is_file) else {
                 return Err(refuse(path, "is a link to a file that is not there"));
-            }
+            };
+            // Each is a file of its own here, and takes its room.
+            self.grow(found.len())?;
             fs::copy(target, path).map_err(Trouble::Here)?;
         }
-        for (path, target) in &self.soft {
+        for (path, target) in &soft {
             symlink(target, path).map_err(|error| beneath(error, |why| refuse(path, why)))?;
         }
-        let root = fs::canonicalize(self.into).map_err(Trouble::Here)?;
-        for (path, _) in &self.soft {
+        let root = fs::canonicalize(into).map_err(Trouble::Here)?;
+        for (path, _) in &soft {
             match fs::canonicalize(path) {
                 Ok(real) if real.starts_with(&root) => {}
                 Ok(_) => return Err(refuse(path, "is a link that leaves the bundle")),
@@ -194,11 +322,12 @@ fn top(into: &Path) -> PathBuf {
     }
 }
 
-/// A path of an archive without its `.`; what is absolute or climbs is refused.
+/// A path of an archive without its `.`; what is absolute, climbs, or lies very deep is refused.
 fn clean(path: &Path) -> Result<PathBuf, &'static str> {
     let mut clean = PathBuf::new();
-    for component in path.components() {
+    for (depth, component) in path.components().enumerate() {
         match component {
+            Component::Normal(_) if depth >= DEEPEST => return Err("lies too deep"),
             Component::Normal(name) => clean.push(name),
             Component::CurDir => {}
             Component::ParentDir => return Err("leads upwards"),
@@ -231,102 +360,5 @@ fn beneath(error: io::Error, refuse: impl Fn(&str) -> Trouble) -> Trouble {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::PermissionsExt;
-    use tar::{Builder, Header};
-
-    /// An entry of a test archive: name, type, and content or link target.
-    type Row<'a> = (&'a str, EntryType, &'a str);
-
-    fn archive(rows: &[Row<'_>]) -> (tempfile::TempDir, PathBuf) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("bundle.tar.gz");
-        let gzip = flate2::write::GzEncoder::new(File::create(&path).expect("a file"), flate2::Compression::fast());
-        let mut builder = Builder::new(gzip);
-        for (name, kind, text) in rows {
-            let mut header = Header::new_ustar();
-            header.set_entry_type(*kind);
-            header.set_mode(if name.contains(".sh") { 0o4777 } else { 0o666 });
-            // `set_path` would refuse what these tests are about.
-            header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
-            let content = if matches!(kind, EntryType::Symlink | EntryType::Link) {
-                header.set_link_name_literal(text).expect("a short target");
-                ""
-            } else {
-                text
-            };
-            header.set_size(content.len() as u64);
-            header.set_cksum();
-            builder.append(&header, content.as_bytes()).expect("an entry");
-        }
-        builder.into_inner().expect("an archive").finish().expect("gzip");
-        (folder, path)
-    }
-
-    const FILE: EntryType = EntryType::Regular;
-
-    #[test]
-    fn files_folders_and_links_arrive_with_sane_modes() {
-        let (folder, path) = archive(&[
-            ("pax_global_header", EntryType::XGlobalHeader, "52 comment=0\n"),
-            ("./", EntryType::Directory, ""),
-            ("bundle.yaml", FILE, "kind: Bundle\n"),
-            ("infra/verify.sh", FILE, "#!/bin/sh\n"),
-            ("infra/again.sh", EntryType::Link, "infra/verify.sh"),
-            ("link", EntryType::Symlink, "infra/../bundle.yaml"),
-        ]);
-        let into = folder.path().join("scratch/unpacked");
-        assert_eq!(unpack(&path, &into).map_err(|failure| failure.message), Ok(into.clone()));
-        let mode = |name: &str| into.join(name).metadata().expect(name).permissions().mode() & 0o7777;
-        assert_eq!((mode("bundle.yaml"), mode("infra/verify.sh"), mode("infra")), (0o600, 0o700, 0o700));
-        assert_eq!(fs::read_to_string(into.join("link")).expect("the link"), "kind: Bundle\n");
-        assert_eq!(fs::read_to_string(into.join("infra/again.sh")).expect("the copy"), "#!/bin/sh\n");
-    }
-
-    #[test]
-    fn one_folder_alone_is_the_bundle() {
-        let (folder, path) = archive(&[("shop-1.0/bundle.yaml", FILE, "")]);
-        let into = folder.path().join("scratch");
-        assert_eq!(unpack(&path, &into).map_err(|failure| failure.message), Ok(into.join("shop-1.0")));
-    }
-
-    #[test]
-    fn nothing_leaves_the_folder() {
-        let cases: [(&[Row<'_>], &str); 11] = [
-            (&[("/etc/x", FILE, "")], "its entry `/etc/x` is absolute"),
-            (&[("a/../../x", FILE, "")], "its entry `a/../../x` leads upwards"),
-            (&[("l", EntryType::Symlink, "/etc")], "its entry `l` is a link that leaves the bundle"),
-            (&[("l", EntryType::Symlink, "..")], "its entry `l` is a link that leaves the bundle"),
-            (&[("l", EntryType::Link, "../x")], "its entry `l` is a link that leaves the bundle"),
-            (&[("l", EntryType::Symlink, "gone")], "its entry `l` is a link that leads nowhere"),
-            (&[("l", EntryType::Link, "gone")], "its entry `l` is a link to a file that is not there"),
-            (&[("l", EntryType::Symlink, "."), ("l/x", FILE, "")], "its entry `l` is there twice"),
-            (
-                &[("d/up", EntryType::Symlink, ".."), ("out", EntryType::Symlink, "d/up/..")],
-                "its entry `out` is a link that leaves the bundle",
-            ),
-            (&[("null", EntryType::Char, "")], "its entry `null` is neither a file, a folder nor a link"),
-            (&[("x", FILE, ""), ("x/y", FILE, "")], "its entry `x/y` is there twice"),
-        ];
-        for (rows, message) in cases {
-            let (folder, path) = archive(rows);
-            let into = folder.path().join("scratch");
-            let failure = unpack(&path, &into).expect_err(message);
-            assert_eq!(failure.code, Code::BundleInvalid, "{message}");
-            assert_eq!(failure.message, format!("the bundle {}: {message}", path.display()));
-            assert!(!into.exists(), "{message}");
-        }
-    }
-
-    #[test]
-    fn a_damaged_archive_and_a_used_folder_are_told_apart() {
-        let (folder, path) = archive(&[("bundle.yaml", FILE, "kind: Bundle\n")]);
-        assert_eq!(unpack(&path, folder.path()).map_err(|failure| failure.code), Err(Code::RunDirUnusable));
-        let half = fs::read(&path).expect("the archive");
-        fs::write(&path, &half[..half.len() / 2]).expect("half of it");
-        assert!(is_gzip(&path).expect("readable"));
-        let into = folder.path().join("scratch");
-        assert_eq!(unpack(&path, &into).map_err(|failure| failure.code), Err(Code::BundleInvalid));
-    }
-}
+#[path = "archive_tests.rs"]
+mod tests;

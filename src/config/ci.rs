@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::config::Environment;
+use crate::redact;
 
 /// What started the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +102,8 @@ impl Job {
         } else {
             (ci.then_some(System::Other), None, None)
         };
+        // It is written where everybody of the cluster can read it.
+        let url = url.map(|url| redact::without_credentials(&url).into_owned());
         Job { system, ci, url, attempt, pod }
     }
 }
@@ -198,6 +201,8 @@ mod tests {
         let jenkins = detect(&[("JENKINS_URL", "http://jenkins.example/"), ("BUILD_URL", "http://jenkins.example/1/")]);
         assert_eq!((jenkins.system, jenkins.ci), (Some(System::Jenkins), false));
         assert_eq!(jenkins.url.as_deref(), Some("http://jenkins.example/1/"));
+        let named = detect(&[("JENKINS_URL", "x"), ("BUILD_URL", "http://me:hunter2@jenkins.example/1/")]);
+        assert_eq!(named.url.as_deref(), Some("http://me:[redacted]@jenkins.example/1/"));
         let half_a_pod = detect(&[("KUBERNETES_SERVICE_HOST", "192.0.2.1")]);
         assert_eq!((half_a_pod.system, half_a_pod.pod), (None, None));
         let pod = detect(&[("KUBERNETES_SERVICE_HOST", "192.0.2.1"), ("KUBERNETES_SERVICE_PORT", "443")]);

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use crate::config::decode::Decoder;
+use crate::config::digest::Digest;
 use crate::config::paths::{self, Want};
 use crate::config::placeholder::entry;
 use crate::config::problem::{MOST, Mend, Problem, Problems};
@@ -32,6 +33,7 @@ pub struct Written {
     tree: Node,
     name: String,
     version: String,
+    digest: Option<Digest>,
 }
 
 /// What a bundle is resolved with.
@@ -50,12 +52,13 @@ pub struct Inputs {
 }
 
 impl Bundle {
-    /// Opens a bundle: a folder, or a `.tar.gz` that is unpacked into `scratch`, a folder that is empty or not there.
+    /// Opens a bundle: a folder, or a `.tar.gz` that is unpacked into `scratch`, a folder that is empty or not there. With
+    /// an expected digest it has to be the archive that has it.
     ///
     /// Says whether it is a bundle at all; the rest is said by [`Written::resolve`]. A bundle that cannot be read is
     /// `config.bundle`, a `scratch` that cannot be written `surroundings.run_dir`.
-    pub fn open(path: &Path, scratch: &Path) -> Result<Written, Failure> {
-        let folder = folder_of(path, scratch)?;
+    pub fn open(path: &Path, scratch: &Path, expected: Option<&Digest>) -> Result<Written, Failure> {
+        let (folder, digest) = folder_of(path, scratch, expected)?;
         let file = path.join(FILE).display().to_string();
         let root = fs::canonicalize(&folder).map_err(|error| unreadable(&folder, &error))?;
         if root.to_str().is_none() {
@@ -75,7 +78,7 @@ impl Bundle {
             }
         };
         match (identity, problems.into_failure()) {
-            (Some((tree, (name, version))), None) => Ok(Written { root, file, tree, name, version }),
+            (Some((tree, (name, version))), None) => Ok(Written { root, file, tree, name, version, digest }),
             (_, Some(failure)) => Err(failure),
             (None, None) => unreachable!("what could not be read was said"),
         }
@@ -96,6 +99,11 @@ impl Written {
     /// `metadata.version`.
     pub fn version(&self) -> &str {
         &self.version
+    }
+
+    /// The digest of the archive that it came in; none for a folder.
+    pub fn digest(&self) -> Option<&Digest> {
+        self.digest.as_ref()
     }
 
     /// Expands placeholders, checks every value and path, and finds the secrets.
@@ -234,8 +242,8 @@ fn expand(scope: &Scope, field: &Field<'_>, area: Area, need: Need, reader: &mut
     Node { at: field.node.at, kind: Kind::Map(entries) }
 }
 
-/// The folder of a bundle, unpacked if need be.
-fn folder_of(path: &Path, scratch: &Path) -> Result<PathBuf, Failure> {
+/// The folder of a bundle, unpacked if need be, and the digest of what was unpacked.
+fn folder_of(path: &Path, scratch: &Path, expected: Option<&Digest>) -> Result<(PathBuf, Option<Digest>), Failure> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -244,11 +252,15 @@ fn folder_of(path: &Path, scratch: &Path) -> Result<PathBuf, Failure> {
         }
         Err(error) => return Err(unreadable(path, &error)),
     };
+    if metadata.is_dir() && expected.is_some() {
+        let sentence = format!("--bundle-digest is of an archive, and {} is a folder", path.display());
+        return Err(Failure::new(Code::OptionInvalid, sentence).hint("Give the .tar.gz with --bundle, or no digest."));
+    }
     if metadata.is_dir() {
-        return Ok(path.to_owned());
+        return Ok((path.to_owned(), None));
     }
     if metadata.is_file() && archive::is_gzip(path).map_err(|error| unreadable(path, &error))? {
-        return archive::unpack(path, scratch);
+        return archive::unpack(path, scratch, expected).map(|(folder, digest)| (folder, Some(digest)));
     }
     let failure = Failure::new(
         Code::BundleInvalid,

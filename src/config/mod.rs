@@ -8,6 +8,7 @@
 //! The process environment is read in [`mod@env`] and nowhere else.
 
 pub mod ci;
+pub mod digest;
 pub mod dotted;
 pub mod env;
 pub mod grant;
@@ -17,6 +18,10 @@ pub mod variables;
 
 mod archive;
 mod decode;
+#[cfg(feature = "schema")]
+mod form;
+#[cfg(feature = "schema")]
+mod form_page;
 mod name;
 mod paths;
 mod placeholder;
@@ -32,7 +37,12 @@ mod written;
 mod tests;
 
 pub use ci::Job;
+pub use digest::Digest;
 pub use env::Environment;
+#[cfg(feature = "schema")]
+pub use form::schema_page;
+#[cfg(feature = "schema")]
+pub use form_page::config_page;
 pub use grant::Grant;
 pub use load::{FILE as BUNDLE, Inputs, Written};
 pub use name::check_instance;

@@ -76,6 +76,7 @@ fn run_started() -> RunStarted {
             name: "devicechain".into(),
             version: "0.9.2".into(),
             path: "/home/alice/demo".into(),
+            digest: None,
         }),
         kube_context: Some("demo-cluster".into()),
         server: Some("https://127.0.0.1:6443".into()),

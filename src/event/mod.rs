@@ -61,4 +61,4 @@ pub use crate::event::outcome::{Failed, Level, LockEnd, ObjectChange, RunOutcome
 pub use crate::event::reference::reference_page;
 #[cfg(feature = "schema")]
 pub use crate::event::schema::{schema, schema_page};
-pub use crate::event::seen::{Seen, Unreadable};
+pub use crate::event::seen::{Seen, Spoken, Unreadable, spoken};

@@ -52,7 +52,8 @@ const CONTRACT: &str = "
   names every step, so that what never ran can be listed.
 - The last event is `run.finished`, exactly once: outcome, exit code, where the lock is. **A journal that ends without
   it tells of a run that was cut off: its outcome is not known.** The last line of such a journal may be torn.
-- `seq` starts at 0 and has no gaps. A gap means that whatever carried the lines lost some.
+- `seq` starts at 0 and has no gaps. A gap means that whatever carried the lines lost some, or that output made way for
+  the verdict on a full disk.
 - Every `step.started` has its `step.finished`, every `process.started` its `process.finished`; a stop does not change
   this. Only a run whose supervisor was killed or broke (`supervisor.killed`, `internal`) may lack them: nobody saw the end.
   A resource that started and was not seen to complete is named in `unfinished` of `step.finished` and `run.finished`.

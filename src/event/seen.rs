@@ -1,5 +1,6 @@
 //! A line of a journal, as a reader gets it back.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::event::envelope::VERSION;
+use crate::event::facts::process::Stream;
 use crate::event::kind::Event;
 use crate::event::outcome::Level;
 
@@ -38,6 +40,44 @@ pub struct Seen {
     /// JSON Pointers of what was shortened, with the length before.
     pub truncated: BTreeMap<String, u64>,
 }
+
+/// Whose output a line of the journal is, when it is some: a journal is mostly output, and whoever only counts that need
+/// not read all of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spoken<'a> {
+    /// The line's place in the journal.
+    pub seq: u64,
+    /// What people call the program.
+    pub program: Cow<'a, str>,
+    /// Where it printed.
+    pub stream: Stream,
+}
+
+/// Reads of a line whose output it is; none when it is another event, or no event of this version.
+pub fn spoken(line: &str) -> Option<Spoken<'_>> {
+    #[derive(Deserialize)]
+    struct Brief<'a> {
+        v: u64,
+        seq: u64,
+        #[serde(borrow)]
+        data: BriefData<'a>,
+    }
+    #[derive(Deserialize)]
+    struct BriefData<'a> {
+        #[serde(borrow)]
+        program: Cow<'a, str>,
+        stream: Stream,
+    }
+    // Its type is among the first fields that an envelope writes.
+    const HEADER: usize = 120;
+    let header = &line.as_bytes()[..line.len().min(HEADER)];
+    let marked = header.windows(OUTPUT.len()).any(|part| part == OUTPUT);
+    let Brief { v, seq, data } = marked.then(|| serde_json::from_str(line).ok()).flatten()?;
+    (v == VERSION).then_some(Spoken { seq, program: data.program, stream: data.stream })
+}
+
+/// How an envelope says that it is output.
+const OUTPUT: &[u8] = br#""type":"process.output""#;
 
 /// Why a line is not an event.
 #[derive(Debug, thiserror::Error)]

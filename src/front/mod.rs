@@ -45,12 +45,14 @@ use crate::front::show::Shown;
 use crate::run::machine::Strength;
 use crate::run::{
     Answer, Asked, Ear, Finished, Gone, Link, Mouth, Purpose, Spec, Started, Unwritten, Word, caught, complete, drill,
-    take_over, verdict_of,
+    let_go_of_strays, take_over, verdict_of,
 };
 use crate::signal::{Kind, Signals, StopSignal};
 
 /// How often the supervisor is asked whether it is there.
 const PING: Duration = Duration::from_secs(5);
+/// A signal that was passed on this long ago, without any answer since, is said to be unheard.
+const UNHEARD: Duration = Duration::from_secs(5);
 /// After this long without an answer that is said.
 const SILENCE: Duration = Duration::from_secs(15);
 /// At the end: how long showing may make no progress before the front ends without it.
@@ -190,12 +192,14 @@ fn begin(
         stay,
         feed,
         journal,
+        supervisor: pid,
         ear: Some(ear),
         mouth,
         heard: Heard::default(),
         answered,
         typed: None,
         said_silent: false,
+        unheard: None,
         rest: None,
     };
     Ok((front, shown, Supervisor { pid, ended }))
@@ -233,12 +237,15 @@ struct Front {
     stay: Stay,
     feed: Option<Feed>,
     journal: File,
+    supervisor: u32,
     ear: Option<Ear>,
     mouth: Mouth,
     heard: Heard,
     answered: Instant,
     typed: Option<Instant>,
     said_silent: bool,
+    /// The first signal that was passed on since the last answer, and when.
+    unheard: Option<(Instant, String)>,
     /// What the supervisor could not write into the journal.
     rest: Option<String>,
 }
@@ -337,6 +344,10 @@ impl Front {
 
     async fn pass_on(&mut self, signal: StopSignal) {
         let (asked, strength) = self.weigh(&signal);
+        self.unheard.get_or_insert((self.clock.now(), asked.signal.clone()));
+        if self.said_silent {
+            self.say_unheard(&asked.signal);
+        }
         let word = match strength {
             Strength::Force => Word::Force(asked),
             Strength::Graceful => Word::Stop(asked),
@@ -384,23 +395,46 @@ impl Front {
             Answer::Finished(finished) => self.heard.finished = Some(finished),
         }
         self.answered = self.clock.now();
+        self.unheard = None;
         if std::mem::take(&mut self.said_silent) {
             self.complain("the supervisor answers again");
         }
     }
 
     async fn ping(&mut self) {
+        let_go_of_strays(self.supervisor);
         let _ = self.mouth.say(&Word::Ping).await;
-        let silent = self.clock.now().since(self.answered);
+        let now = self.clock.now();
+        let silent = now.since(self.answered);
         if silent >= SILENCE && !self.said_silent {
             self.said_silent = true;
-            let seconds = silent.as_secs();
-            self.complain(&format!("the supervisor of this run has not answered for {seconds} s; the run may be stopped or its machine busy"));
+            let (seconds, pid) = (silent.as_secs(), self.supervisor);
+            self.complain(&format!(
+                "the supervisor of this run (process {pid}) has not answered for {seconds} s; it may be stopped (`kill \
+                 -CONT {pid}` lets it go on) or its machine busy"
+            ));
+        }
+        if let Some((since, signal)) = self.unheard.clone()
+            && now.since(since) >= UNHEARD
+            && !self.said_silent
+        {
+            self.said_silent = true;
+            self.say_unheard(&signal);
         }
     }
 
+    /// Somebody waits for an effect, and there is none yet.
+    fn say_unheard(&mut self, signal: &str) {
+        let pid = self.supervisor;
+        self.complain(&format!(
+            "{signal} was passed on to the supervisor (process {pid}), which does not answer now and heeds it as soon as it \
+             does; where it was stopped, `kill -CONT {pid}` lets it go on"
+        ));
+    }
+
     fn say_goodbye(&mut self) {
-        let (run, folder) = (&self.spec.run, self.spec.run_dir.display());
+        let (run, folder) = (&self.spec.run, self.spec.run_dir.display().to_string());
+        let folder = one_line(&folder);
         let _ = writeln!(
             self.complaints,
             "dcctl: run {run} goes on without this command, in {folder}\n\
@@ -437,7 +471,7 @@ impl Front {
     /// The exit code: from the journal; where that has no verdict, from the supervisor's last word; and if it left
     /// none either, from a verdict of our own, after the run was seen to its end.
     async fn verdict(&mut self, pid: u32, shown: &Shown) -> Result<u8, Broken> {
-        if let Some(code) = verdict_of(&self.journal) {
+        if let Some(code) = verdict_of(&self.journal, &self.spec.run) {
             return Ok(code);
         }
         let Heard { hello, not_begun, finished, .. } = std::mem::take(&mut self.heard);
@@ -457,7 +491,7 @@ impl Front {
             self.complain(&unwritten.to_string());
         }
         // What was written by us is in the journal as well, if that took it.
-        if verdict_of(&self.journal).is_none() {
+        if verdict_of(&self.journal, &self.spec.run).is_none() {
             if lines.is_none() {
                 self.complain(&format!("the run ended with exit code {exit_code}; its last line could not be had"));
             }
@@ -469,9 +503,9 @@ impl Front {
 }
 
 /// Whether the terminal itself sent this, because somebody typed Ctrl+C. A CI system that runs its jobs in a terminal
-/// sends SIGINT from a process, and may do so more than once.
+/// sends SIGINT from a process, and may do so more than once. One from outside of our container has a user, and no number.
 fn is_typed(signal: &StopSignal) -> bool {
-    signal.signal == Kind::Interrupt && signal.pid.is_none()
+    signal.signal == Kind::Interrupt && signal.uid.is_none()
 }
 
 async fn answer(ear: &mut Option<Ear>) -> Option<Answer> {

@@ -6,10 +6,9 @@
 //! the front reads, one end of a pipe), and its environment has none of the tracking variables.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -17,6 +16,7 @@ use std::process::{Command, Stdio};
 use crate::failure::{Code, Failure};
 use crate::process::child;
 use crate::process::group::{self, Life};
+use crate::process::ours::own_file;
 
 /// The supervisor to start.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ pub fn spawn(launch: Launch) -> Result<Detached, Failure> {
     let (ours, theirs) = UnixStream::pair().map_err(|error| failed(&error))?;
     let (heard, announce) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|errno| failed(&io::Error::from(errno)))?;
-    let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&log).map_err(|error| {
+    let log = own_file().append(true).create(true).open(&log).map_err(|error| {
         let code = Code::RunDirUnusable.unless_exhausted(&error);
         Failure::new(code, format!("`{}` cannot be written", log.display())).because(&error)
     })?;
@@ -125,7 +125,7 @@ pub fn inherit_pipe() -> Result<OwnedFd, Failure> {
     let failed =
         |error: &io::Error| Failure::new(Code::Internal, "the pipe from the front cannot be taken").because(error);
     let pipe = rustix::stdio::stdout().try_clone_to_owned().map_err(|error| failed(&error))?;
-    let null = OpenOptions::new().write(true).open("/dev/null").map_err(|error| failed(&error))?;
+    let null = File::options().write(true).open("/dev/null").map_err(|error| failed(&error))?;
     rustix::stdio::dup2_stdout(&null).map_err(|errno| failed(&io::Error::from(errno)))?;
     Ok(pipe)
 }

@@ -1,22 +1,19 @@
 //! Drives one machine against one tool: starts it, watches it, carries out what the machine decides.
 
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::time::Duration;
-
-use tokio::process::Child;
 
 use crate::clock::{Clock, Instant};
 use crate::failure::{Code, Failure};
 use crate::process::group::{self, Life, Signal};
 use crate::process::halt::{Moment, halt};
 use crate::process::kin::{Kin, Member};
+use crate::process::leader::Leader;
 use crate::process::left::Leftovers;
 use crate::process::machine::{Effect, Force, Input, Machine};
 use crate::process::orphan::Orphan;
 use crate::process::output::{Emptied, anywhere};
-use crate::process::outputs::{More, Output, line};
+use crate::process::outputs::{More, Output, Shortage, line};
 use crate::process::proc::{self, Stat};
 use crate::process::record::{Care, Intent, Record, Recorded};
 use crate::process::spec::{Limits, Manner, Sign, Spec};
@@ -32,6 +29,9 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(4);
 
 /// How often orphans of a running tool are let go of.
 const REAP_EVERY: Duration = Duration::from_secs(5);
+
+/// How often it is written down who belongs to a running tool whose orphans we cannot adopt.
+const REMEMBER_EVERY: Duration = Duration::from_millis(500);
 
 /// How long a reader that takes no line may delay the end, once the tool and all that it left is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -69,7 +69,12 @@ pub async fn see_out(
     clock: &dyn Clock,
     sink: impl Sink,
 ) -> Ended {
-    Drive::inherit(orphan, with, stop, clock, sink).run().await
+    let (mut drive, first) = Drive::inherit(orphan, with, stop, clock, sink);
+    drive.catch_up().await;
+    for effect in first {
+        drive.carry_out(effect);
+    }
+    drive.run().await
 }
 
 /// The end of the tool's process, as it was seen.
@@ -79,28 +84,6 @@ struct Seen {
     /// How long the outputs were then. Lines up to there are handed on before the end is said.
     lengths: [u64; 2],
     said: bool,
-}
-
-/// The tool's own process.
-enum Leader {
-    /// A child of ours.
-    Child(Child),
-    /// Somebody else's, who is the only one that could learn how it ended.
-    Inherited,
-}
-
-impl Leader {
-    /// Waits for its end. Safe to drop at any point.
-    async fn ended(&mut self, life: Option<&Life>) -> io::Result<Exit> {
-        match (self, life) {
-            (Leader::Child(child), _) => {
-                let status: ExitStatus = child.wait().await?;
-                Ok(status.code().map(Exit::Code).or(status.signal().map(Exit::Signal)).unwrap_or(Exit::Unseen))
-            }
-            (Leader::Inherited, Some(life)) => life.ended().await.map(|()| Exit::Unknown),
-            (Leader::Inherited, None) => Ok(Exit::Unknown),
-        }
-    }
 }
 
 struct Drive<'a, S> {
@@ -118,6 +101,7 @@ struct Drive<'a, S> {
     kin: Kin,
     record: Record,
     outputs: [Output; 2],
+    shortage: Shortage,
     leftovers: Leftovers,
     /// Since the tool's end there was always somebody in its process group, so that its number is nobody else's.
     group_lives: bool,
@@ -173,6 +157,7 @@ impl<'a, S: Sink> Drive<'a, S> {
             kin,
             record,
             outputs,
+            shortage: Shortage::of(&spec.stdout),
             leftovers: Leftovers::default(),
             group_lives: true,
             began: now,
@@ -190,7 +175,7 @@ impl<'a, S: Sink> Drive<'a, S> {
         stop: StopWatch,
         clock: &'a dyn Clock,
         sink: S,
-    ) -> Drive<'a, S> {
+    ) -> (Drive<'a, S>, Vec<Effect>) {
         let now = clock.now();
         let Orphan { name, tag, pid, started, life, care, record, before, .. } = orphan;
         let outputs = [&care.stdout, &care.stderr];
@@ -214,6 +199,7 @@ impl<'a, S: Sink> Drive<'a, S> {
             kin,
             record,
             outputs: [Output::inherit(Stream::Stdout, paths[0]), Output::inherit(Stream::Stderr, paths[1])],
+            shortage: Shortage::of(paths[0]),
             leftovers: Leftovers::default(),
             // Whether its number was given away since its end nobody can tell.
             group_lives: false,
@@ -224,15 +210,20 @@ impl<'a, S: Sink> Drive<'a, S> {
             counting: false,
             over: None,
         };
-        // What it has said until now may tell that it was interrupted already, so all of it is read first.
-        let said = drive.lengths();
-        while drive.look() == More::Came
-            && drive.outputs.iter().zip(said).any(|(output, length)| output.head.offset() < length)
-        {}
-        for effect in first {
-            drive.carry_out(effect);
+        drive.remember();
+        (drive, first)
+    }
+
+    /// What OpenTofu has said until now may tell that it was interrupted already, and a second interrupt would cost its
+    /// state, so all of it is read first. Meanwhile everything else has its turn. Of another tool nothing is learned from that.
+    async fn catch_up(&mut self) {
+        let said = self.lengths();
+        while self.manner == Manner::OpenTofu
+            && self.look() == More::Came
+            && self.outputs.iter().zip(said).any(|(output, length)| output.head.offset() < length)
+        {
+            tokio::task::yield_now().await;
         }
-        drive
     }
 
     async fn run(mut self) -> Ended {
@@ -245,6 +236,9 @@ impl<'a, S: Sink> Drive<'a, S> {
                 self.count();
             }
             self.reap();
+            if let Some(update) = self.shortage.look(self.lengths(), self.clock.now()) {
+                self.sink.take(update);
+            }
             let more = self.hand_on().or(behind);
             self.say_end();
             if self.is_done() {
@@ -288,6 +282,7 @@ impl<'a, S: Sink> Drive<'a, S> {
                 self.sink.take(Update::InterruptReported { times, sent });
             }
             Effect::Kill(why) => {
+                self.remember();
                 self.intend(Intent::Kill);
                 let to = if self.manner == Manner::Group { To::Group } else { To::Leader };
                 note(pid, self.send(Signal::Kill, to));
@@ -327,6 +322,7 @@ impl<'a, S: Sink> Drive<'a, S> {
 
     fn interrupt(&mut self, signal: ToolSignal, why: Why) {
         let pid = self.pid;
+        self.remember();
         self.intend(if self.machine.sent() > 1 { Intent::InterruptAgain } else { Intent::Interrupt });
         halt(Moment::Intended, &self.name);
         let sent = match signal {
@@ -430,6 +426,7 @@ impl<'a, S: Sink> Drive<'a, S> {
             Exit::Unseen
         });
         self.see(exit);
+        self.shortage.hurry();
         self.intend(Intent::Ended);
         self.look();
         self.input(Input::LeaderEnded);
@@ -469,6 +466,7 @@ impl<'a, S: Sink> Drive<'a, S> {
         if alive == 0 && self.group_lives() {
             // Nobody was seen, and somebody is there: one that was never seen as long as it lived.
             alive = 1;
+            self.leftovers.miss();
         }
         self.input(Input::Left { alive, fresh });
     }
@@ -513,6 +511,17 @@ impl<'a, S: Sink> Drive<'a, S> {
             self.reaped = now;
             group::reap_orphans(&[self.pid]);
         }
+        if now.since(self.reaped) >= REMEMBER_EVERY {
+            self.remember();
+        }
+    }
+
+    /// Writes down who belongs to a tool that somebody else started, as long as it lives to tell.
+    fn remember(&mut self) {
+        if matches!(self.leader, Leader::Inherited) && self.seen.is_none() {
+            self.kin.remember();
+            self.reaped = self.clock.now();
+        }
     }
 
     fn is_done(&self) -> bool {
@@ -540,6 +549,9 @@ impl<'a, S: Sink> Drive<'a, S> {
                 self.sink.take(Update::Unread { stream: output.stream, why: Unread::GivenUp(bytes) });
             }
         }
+        if let Some(crowd) = self.leftovers.unnamed() {
+            self.sink.take(Update::Unnamed(crowd));
+        }
         let seen = self.seen.as_ref().expect("a tool is over when its end was seen or given up");
         let mut left_behind = self.leftovers.report();
         if seen.exit == Exit::Unseen && self.life.as_ref().is_some_and(|life| !life.is_over()) {
@@ -559,7 +571,6 @@ impl<'a, S: Sink> Drive<'a, S> {
             why: self.machine.why(),
             killed: self.machine.killed(),
             left_behind,
-            unnamed: self.leftovers.unnamed(),
             took: seen.took,
         }
     }

@@ -11,14 +11,14 @@ use std::path::Path;
 
 use crate::process::group;
 use crate::process::machine::Reach;
-use crate::process::proc::{self, Match, Opened, Stat, TAG, Way};
+use crate::process::proc::{self, Opened, Stat, TAG, Way};
 use crate::process::update::Tie;
 
-/// Every living process that tools of this run started and that carries its tag, with its short name.
+/// Every living process that this run started and that carries its mark, with its short name: tools, what they started,
+/// and credential plugins.
 pub fn of_run(run: &str) -> Vec<(u32, String)> {
-    let tag = format!("{TAG}={run}/");
     let mut all = proc::all();
-    all.retain(|stat| !stat.is_over() && proc::has_variable(stat.pid, &tag, Match::Beginning));
+    all.retain(|stat| !stat.is_over() && proc::runs_of(stat.pid).iter().any(|of| of == run));
     all.into_iter().map(|stat| (stat.pid, stat.name)).collect()
 }
 
@@ -43,6 +43,8 @@ pub(crate) struct Kin {
     started: u64,
     tag: String,
     files: Vec<Opened>,
+    /// The members that lived at the last [look](Kin::remember), each with its start.
+    known: Vec<(u32, u64)>,
 }
 
 /// The number of no process: whose tool has ended unseen, its own may be another's by now.
@@ -54,7 +56,7 @@ impl Kin {
         // Without its own entry, nothing older can be told apart; then everything is looked at.
         let started = Stat::of(leader).map_or(0, |stat| stat.started);
         let files = outputs.into_iter().filter_map(Opened::file).collect();
-        Kin { leader, started, tag: format!("{TAG}={tag}"), files }
+        Kin { leader, started, tag: format!("{TAG}={tag}"), files, known: Vec::new() }
     }
 
     /// The marks of a tool of which all that is known is what was recorded: its process has ended, nobody knows when.
@@ -84,12 +86,19 @@ impl Kin {
         }
     }
 
+    /// Writes down who belongs to the tool now. Where orphans are not adopted, who has no other mark than its parent
+    /// would be lost with it.
+    pub(crate) fn remember(&mut self) {
+        self.known = self.members().into_iter().map(|member| (member.stat.pid, member.stat.started)).collect();
+    }
+
     fn ties(&self, stat: &Stat, is_adopted: bool) -> Vec<Tie> {
         let seen = [
+            (Tie::Descendant, self.known.contains(&(stat.pid, stat.started)) && stat.parent != self.leader),
             (Tie::Child, stat.parent == self.leader),
             (Tie::Orphan, is_adopted),
             (Tie::Group, stat.group == self.leader),
-            (Tie::Mark, proc::has_variable(stat.pid, &self.tag, Match::Whole)),
+            (Tie::Mark, proc::has_variable(stat.pid, &self.tag)),
             (Tie::Output, proc::holds(stat.pid, &self.files, Way::Write)),
         ];
         seen.into_iter().filter_map(|(tie, is_so)| is_so.then_some(tie)).collect()

@@ -10,15 +10,20 @@ use crate::process::group::{Life, Signal};
 use crate::process::kin::Member;
 use crate::process::machine::Force;
 use crate::process::proc::Stat;
-use crate::process::update::{Fate, Left, Tie, Update};
+use crate::process::update::{Crowd, Fate, Left, Tie, Update};
 
 /// How many are named one by one. More than these are found only of something that never stops forking.
 const NAMED: usize = 100;
+
+/// How often somebody must have been missed to be one that forks and ends, and not one that was about to end.
+const MISSED: usize = 10;
 
 /// Everything that was found so far, the living and the ended.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
     found: Vec<Found>,
+    /// How often somebody was there whom nobody saw.
+    missed: usize,
 }
 
 #[derive(Debug)]
@@ -66,9 +71,18 @@ impl Leftovers {
         news
     }
 
-    /// How many were found, and not named one by one.
-    pub(crate) fn unnamed(&self) -> usize {
-        self.found.len().saturating_sub(NAMED)
+    /// Nobody who was found lived any more, and somebody was there.
+    pub(crate) fn miss(&mut self) {
+        self.missed += 1;
+    }
+
+    /// What there was beside those that were named one by one.
+    pub(crate) fn unnamed(&self) -> Option<Crowd> {
+        let more = self.found.len().saturating_sub(NAMED);
+        if self.missed >= MISSED {
+            return Some(Crowd::Unseen);
+        }
+        (more > 0).then_some(Crowd::Counted(more))
     }
 
     /// How many live. Those that have ended and became our children are reaped.

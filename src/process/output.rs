@@ -254,6 +254,6 @@ fn last_overwrite(bytes: &[u8]) -> &[u8] {
 #[path = "output_tests.rs"]
 mod tests;
 
-#[cfg(test)]
-#[path = "output_attack_tests.rs"]
-mod attack;
+#[cfg(any(test, fuzzing))]
+#[path = "output_attack.rs"]
+pub(super) mod attack;

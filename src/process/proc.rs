@@ -5,13 +5,17 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::clock::Instant;
 
 /// The name of the variable that marks everything a tool starts.
 pub(crate) const TAG: &str = "DCCTL_RUN";
+
+/// The name of the variable that a supervisor has, and with it what it starts by itself: the credential plugins of a
+/// kubeconfig. Tools get an environment of their own.
+pub const SUPERVISOR: &str = "DCCTL_SUPERVISOR";
 
 /// Ticks a second of the times in `/proc`. The kernel's interface fixes it at 100 on every platform that Rust builds
 /// this program for.
@@ -79,29 +83,17 @@ pub(crate) fn all() -> Vec<Stat> {
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(Stat::of).collect()
 }
 
-/// How much of a variable has to be the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Match {
-    /// All of it.
-    Whole,
-    /// Its beginning.
-    Beginning,
-}
-
 /// Whether a process was started with this variable, `NAME=VALUE`, in its environment.
-pub(crate) fn has_variable(pid: u32, assignment: &str, how: Match) -> bool {
+pub(crate) fn has_variable(pid: u32, assignment: &str) -> bool {
     let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
-    environment.split(|byte| *byte == 0).any(|entry| match how {
-        Match::Whole => entry == assignment.as_bytes(),
-        Match::Beginning => entry.starts_with(assignment.as_bytes()),
-    })
+    environment.split(|byte| *byte == 0).any(|entry| entry == assignment.as_bytes())
 }
 
 /// Every living process that was started with exactly this tag.
 pub(crate) fn tagged(tag: &str) -> Vec<Stat> {
     let assignment = format!("{TAG}={tag}");
     let mut all = all();
-    all.retain(|stat| !stat.is_over() && has_variable(stat.pid, &assignment, Match::Whole));
+    all.retain(|stat| !stat.is_over() && has_variable(stat.pid, &assignment));
     all
 }
 
@@ -147,10 +139,31 @@ pub(crate) fn holds(pid: u32, wanted: &[Opened], way: Way) -> bool {
     descriptors(pid).any(|(number, opened)| wanted.contains(&opened) && is_open(pid, &number, way))
 }
 
-/// Whether any process that can be seen has this file open for writing.
-pub fn is_written(path: &Path) -> bool {
-    let wanted: Vec<Opened> = Opened::file(path).into_iter().collect();
-    !wanted.is_empty() && all().into_iter().any(|stat| holds(stat.pid, &wanted, Way::Write))
+/// Those of the files that a process has open for writing; none when it may not be looked at. One that is gone has none
+/// open.
+pub(crate) fn written(pid: u32, wanted: &[Opened]) -> Option<Vec<Opened>> {
+    match fs::read_dir(format!("/proc/{pid}/fd")) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return None,
+        Ok(_) | Err(_) => {}
+    }
+    let found = descriptors(pid).filter(|(_, opened)| wanted.contains(opened));
+    Some(found.filter(|(number, _)| is_open(pid, number, Way::Write)).map(|(_, opened)| opened).collect())
+}
+
+/// The runs whose mark a process carries: the one that it is a tool of, and the one whose supervisor started it.
+pub(crate) fn runs_of(pid: u32) -> Vec<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mark = |entry: &[u8]| {
+        let value = |name: &str| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=");
+        let tag = value(TAG).and_then(|tag| tag.split(|byte| *byte == b'/').next());
+        tag.or_else(|| value(SUPERVISOR)).map(|run| String::from_utf8_lossy(run).into_owned())
+    };
+    environment.split(|byte| *byte == 0).filter_map(mark).collect()
+}
+
+/// The folder that a process works in, where that may be seen.
+pub fn folder_of(pid: u32) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/cwd")).ok()
 }
 
 /// The pipes that a process has open in this way.

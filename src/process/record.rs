@@ -4,13 +4,15 @@
 //! A rename needs no room on the disk and happens at once or not at all, so whoever takes over from a killed supervisor
 //! knows whether an interrupt may already be on its way. A rename that fails delays no signal.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::process::ours::{own_file, own_folder_behind, read_own};
 use crate::process::proc::{self, Stat};
 use crate::process::spec::Manner;
 
@@ -124,8 +126,12 @@ impl Recorded {
         Recorded::before(name, tag, care).started_as(pid)
     }
 
-    /// Every record of this folder, with the path that [`Recorded::read`] takes.
+    /// Every record of this folder, with the path that [`Recorded::read`] takes. Others name processes to be ended as they
+    /// like, so a folder that they can write to has none.
     pub(crate) fn all(folder: &Path) -> Vec<(PathBuf, Recorded, Intent)> {
+        if own_folder_behind(folder).is_none() {
+            return Vec::new();
+        }
         let mut bases: Vec<PathBuf> = fs::read_dir(folder)
             .into_iter()
             .flatten()
@@ -141,10 +147,10 @@ impl Recorded {
     /// Reads the record at `base`, whatever it was renamed to; none when there is none.
     ///
     /// # Errors
-    /// When it cannot be read or is not a record.
+    /// When it cannot be read, is not this account's alone, or is not a record.
     pub fn read(base: &Path) -> io::Result<Option<(Recorded, Intent)>> {
         for intent in Intent::ALL {
-            match fs::read(intent.path(base)) {
+            match read_own(&intent.path(base)) {
                 Ok(bytes) => return Ok(Some((serde_json::from_slice(&bytes)?, intent))),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -199,6 +205,14 @@ pub fn recorded(folder: &Path) -> Vec<Former> {
     started.map(former).collect()
 }
 
+/// When the end of the tool of this record was seen; none when nobody saw it. A record is renamed at that moment, and not
+/// touched again; whoever touches it makes the answer later.
+pub fn seen_to_end(base: &Path) -> Option<SystemTime> {
+    let changed = fs::symlink_metadata(Intent::Ended.path(base)).ok()?;
+    let (seconds, nanos) = (u64::try_from(changed.ctime()).ok()?, u32::try_from(changed.ctime_nsec()).ok()?);
+    UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
+}
+
 /// The writing side.
 #[derive(Debug)]
 pub(crate) struct Record {
@@ -210,7 +224,7 @@ impl Record {
     /// Makes the file.
     pub(crate) fn create(base: &Path, recorded: &Recorded) -> (Record, io::Result<()>) {
         let write = || {
-            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(base)?;
+            let mut file = own_file().write(true).create(true).truncate(true).open(base)?;
             let mut text = serde_json::to_vec(recorded)?;
             // Room for two long numbers, so that the process can be written down on a disk that is full by then.
             text.resize(text.len() + NUMBERS, b' ');
@@ -222,7 +236,7 @@ impl Record {
 
     /// Writes down the process, over what was written before: one write, which needs no room.
     pub(crate) fn complete(&self, recorded: &Recorded) -> io::Result<()> {
-        let file = OpenOptions::new().write(true).open(&self.base)?;
+        let file = own_file().write(true).open(&self.base)?;
         file.write_all_at(&serde_json::to_vec(recorded)?, 0)
     }
 

@@ -1,8 +1,6 @@
 //! Starts a tool: its output files, its environment, its process.
 
-use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -11,6 +9,7 @@ use tokio::process::{Child, Command};
 use crate::failure::{Code, Failure};
 use crate::process::child;
 use crate::process::group::Life;
+use crate::process::ours::own_file;
 use crate::process::proc::TAG;
 use crate::process::spec::{Spec, Stdin};
 
@@ -65,7 +64,7 @@ pub(crate) fn prepare(spec: &mut Spec) -> Result<Command, Failure> {
 }
 
 fn append(path: &Path) -> Result<std::fs::File, Failure> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(|error| {
+    own_file().append(true).create(true).open(path).map_err(|error| {
         let code = Code::RunDirUnusable.unless_exhausted(&error);
         Failure::new(code, format!("`{}` cannot be written", path.display())).because(&error)
     })

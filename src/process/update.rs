@@ -110,6 +110,19 @@ pub enum Update {
     },
     /// Something of the tool, or the tool itself, could not be ended, and is waited for no longer.
     Survived(Left),
+    /// It left more behind than was named one by one.
+    Unnamed(Crowd),
+    /// Its output files find no room: so many bytes are in them. What it prints now is lost, and nobody can tell how much
+    /// that is.
+    NoRoom {
+        /// What is there by now.
+        kept: u64,
+    },
+    /// They find some again.
+    RoomAgain {
+        /// How long there was none.
+        after: Duration,
+    },
     /// Something of what it printed was not handed on.
     Unread {
         /// Where.
@@ -124,6 +137,16 @@ pub enum Update {
         /// How long it ran.
         took: Duration,
     },
+}
+
+/// What a tool left behind that came and went too fast to be named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Crowd {
+    /// So many were found.
+    Counted(usize),
+    /// There was always somebody in its process group, and nobody who was looked at lived any more by then. They were ended
+    /// as a group.
+    Unseen,
 }
 
 /// Why something that a tool printed was not read.
@@ -230,8 +253,6 @@ pub struct Ended {
     pub killed: bool,
     /// What it left behind.
     pub left_behind: Vec<Left>,
-    /// How many more were found behind it, which came and went too fast to be named.
-    pub unnamed: usize,
     /// How long its process ran.
     pub took: Duration,
 }

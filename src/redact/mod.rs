@@ -9,11 +9,16 @@
 //! No byte of an occurrence of a registered value survives, also where two secrets overlap: every occurrence of every
 //! value is found, and what they cover together is replaced. A longer secret therefore hides a shorter one in it.
 //!
+//! What nobody registered is hidden only where its place gives it away: the password in an address, what follows
+//! `Bearer`, the value of a header. `context` knows these places.
+//!
 //! # Not promised
 //! Values shorter than four characters are not searched for: they would blot out half of any text. [`Redactor::add`]
 //! says so, and the run says it at its start. Of base64 and hexadecimal text that a tool broke into lines, less than
-//! six bytes of the secret may stay at the end of one line and at the beginning of the next.
+//! six bytes of the secret may stay at the end of one line and at the beginning of the next. Of what only its place gives
+//! away, the part behind the border of two pieces of a very long line stays.
 
+mod context;
 mod filter;
 mod forms;
 mod keys;
@@ -86,29 +91,19 @@ impl Redactor {
         Added::Kept
     }
 
-    /// The text without secrets. Borrowed if and only if there was none in it.
+    /// The text without secrets, also those that only their place gives away. Borrowed if and only if there was none in it.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.bytes(text.as_bytes()) {
+        let mut found = self.found(text.as_bytes());
+        found.extend(context::covered(text));
+        match replaced(text.as_bytes(), found) {
             Cow::Borrowed(_) => Cow::Borrowed(text),
             Cow::Owned(clean) => Cow::Owned(String::from_utf8(clean).expect("whole characters were replaced")),
         }
     }
 
-    /// The bytes without secrets, whatever else they are. Borrowed if and only if there was none in them.
+    /// The bytes without the secrets of the run, whatever else they are. Borrowed if and only if there was none in them.
     pub fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        let covered = self.covered(bytes);
-        if covered.is_empty() {
-            return Cow::Borrowed(bytes);
-        }
-        let mut clean = Vec::with_capacity(bytes.len());
-        let mut from = 0;
-        for Range { start, end } in covered {
-            clean.extend_from_slice(&bytes[from..start]);
-            clean.extend_from_slice(REPLACEMENT.as_bytes());
-            from = end;
-        }
-        clean.extend_from_slice(&bytes[from..]);
-        Cow::Owned(clean)
+        replaced(bytes, self.found(bytes))
     }
 
     /// The largest place at or before `limit` where `bytes` may be cut so that no secret is divided: neither one that
@@ -130,8 +125,8 @@ impl Redactor {
         cut
     }
 
-    /// The ranges that secrets cover, in order, apart from one another.
-    fn covered(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+    /// The ranges that the run's secrets cover, in no order.
+    fn found(&self, bytes: &[u8]) -> Vec<Range<usize>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut found: Vec<Range<usize>> = Vec::new();
         each_reading(bytes, |text, place| {
@@ -139,16 +134,35 @@ impl Redactor {
                 known.filter.covered(text).into_iter().map(|range| place(range.start)..place(range.end - 1) + 1),
             );
         });
-        found.sort_by_key(|range| range.start);
-        let mut covered: Vec<Range<usize>> = Vec::new();
-        for range in found {
-            match covered.last_mut() {
-                Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
-                Some(_) | None => covered.push(range),
-            }
-        }
-        covered
+        found
     }
+}
+
+/// An address, or another text, without what its place alone shows to be a credential.
+pub fn without_credentials(text: &str) -> Cow<'_, str> {
+    Redactor::default().text(text)
+}
+
+/// The bytes with these ranges replaced; what ranges cover together is replaced once.
+fn replaced(bytes: &[u8], mut ranges: Vec<Range<usize>>) -> Cow<'_, [u8]> {
+    if ranges.is_empty() {
+        return Cow::Borrowed(bytes);
+    }
+    ranges.sort_by_key(|range| range.start);
+    let mut clean = Vec::with_capacity(bytes.len());
+    let (mut from, mut open) = (0, None);
+    for Range { start, end } in ranges {
+        if open.is_some_and(|last| start <= last) {
+            from = from.max(end);
+        } else {
+            clean.extend_from_slice(&bytes[from..start]);
+            clean.extend_from_slice(REPLACEMENT.as_bytes());
+            from = end;
+        }
+        open = Some(from);
+    }
+    clean.extend_from_slice(&bytes[from..]);
+    Cow::Owned(clean)
 }
 
 /// Looks at bytes as they are, and once more without noise if there is any. The second argument tells where a byte of

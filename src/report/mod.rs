@@ -5,10 +5,16 @@
 //! report as a run in progress. A report cannot reach the cluster, the lock or a process; the one thing it can do to a
 //! run is fail to be written.
 
+mod account;
+pub mod file;
+pub mod html;
 pub mod human;
 pub mod jsonl;
 pub mod junit;
 mod output;
+pub mod recorded;
 mod sanitise;
 #[cfg(test)]
 mod stories;
+pub mod summary;
+mod visible;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::event::envelope::Open;
 use crate::event::{
     BundleFact, BusyManner, Counts, Diagnostic, Envelope, Event, Failed, Former, InFlight, Kept, LockBlocked,
-    LockClaimed, LockEnd, LockObserved, LockReleased, NoteMade, ObjectApplied, ObjectChange, ObjectReady,
+    LockClaimed, LockEnd, LockObserved, LockReleased, LockRenewed, NoteMade, ObjectApplied, ObjectChange, ObjectReady,
     ObjectWaiting, PlannedStep, ProcessFinished, ProcessInterruptReported, ProcessInterrupted, ProcessLeftBehind,
     ProcessOutput, ProcessStarted, Relation, ReleaseManner, ResourceCompleted, ResourceCounts, ResourceFailed,
     ResourcePlanned, ResourceStarted, RunFinished, RunOutcome, RunPlanned, RunStarted, SCHEMA_ID, SCHEMA_VERSION, Seen,
@@ -61,7 +61,12 @@ impl Story {
             command: command.into(),
             instance: instance.map(str::to_owned),
             program: None,
-            bundle: Some(BundleFact { name: "devicechain".into(), version: "0.9.2".into(), path: "demo".into() }),
+            bundle: Some(BundleFact {
+                name: "devicechain".into(),
+                version: "0.9.2".into(),
+                path: "demo".into(),
+                digest: None,
+            }),
             kube_context: Some("demo-cluster".into()),
             server: Some("https://127.0.0.1:6443".into()),
             lock_dir: None,
@@ -184,6 +189,10 @@ impl Story {
         }
     }
 
+    fn renew(&mut self) {
+        self.say(LockRenewed { took_ms: 4, gap_ms: None });
+    }
+
     fn release(&mut self) {
         self.later(8);
         self.say(LockReleased { manner: ReleaseManner::Deleted, why: None, took_ms: 7 });
@@ -230,6 +239,15 @@ pub(crate) fn failed(code: Code, message: &str) -> Failed {
     }
 }
 
+/// The file that this journal is read from.
+pub(crate) fn lines(journal: &[Seen]) -> String {
+    let line = |seen: &Seen| {
+        let event = seen.event.as_ref().expect("stories tell of known events");
+        Envelope::new(seen.seq, seen.time, seen.elapsed, &seen.run, seen.step.as_deref(), event).render(&Open)
+    };
+    journal.iter().map(line).collect()
+}
+
 /// Everything goes well.
 pub(crate) fn success() -> Vec<Seen> {
     let mut story = Story::bootstrap();
@@ -240,7 +258,9 @@ pub(crate) fn success() -> Vec<Seen> {
     story.later(4_100);
     story.created(ADDRESSES[0], 4_000);
     story.created(ADDRESSES[3], 4_000);
-    story.later(10_900);
+    story.later(4_500);
+    story.renew();
+    story.later(6_400);
     story.say(StepProgressed {
         in_flight: vec![
             InFlight { what: format!("creating {}", ADDRESSES[1]), for_ms: 15_000 },
@@ -444,7 +464,9 @@ fn interrupted(story: &mut Story) {
     let why = "a stop was requested".into();
     story.say(ProcessInterrupted { program: "tofu apply".into(), pid: 48_301, signal: "SIGINT".into(), why });
     story.say(ProcessInterruptReported { program: "tofu apply".into(), times: 1, sent: 1 });
-    story.later(15_000);
+    story.later(5_500);
+    story.renew();
+    story.later(9_500);
     story.say(StepProgressed {
         in_flight: vec![InFlight { what: format!("creating {}", ADDRESSES[1]), for_ms: 18_250 }],
         duration_ms: 19_050,

@@ -58,8 +58,9 @@ impl Door {
                     () = until => None,
                 };
                 match word {
-                    Some(word) => return word,
-                    None => self.visitor = None,
+                    // Who has given up does not expect any more to be heard, and may have been told so.
+                    Some(word) if !ear.is_alone() => return word,
+                    Some(_) | None => self.visitor = None,
                 }
             } else if let Ok((stream, _)) = listener.accept().await {
                 self.visitor = admit(stream);
@@ -81,6 +82,11 @@ impl Door {
             let _ = tokio::time::timeout(PATIENCE, mouth.say(answer)).await;
         }
     }
+}
+
+/// Whether somebody listens at the door of the run in this folder.
+pub(crate) fn is_open(folder: &Path) -> bool {
+    short(folder).and_then(|(_folder, path)| StdStream::connect(path)).is_ok()
 }
 
 /// Anybody else is shown out.
@@ -158,6 +164,19 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mut door = Door::open(folder.path());
         let _silent = StdStream::connect(folder.path().join(DOOR)).expect("it is open");
+        assert_eq!(visited(&mut door, folder.path()).await, Answer::Pong);
+    }
+
+    #[tokio::test]
+    async fn a_word_whose_sender_has_given_up_is_not_heard() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut door = Door::open(folder.path());
+        let stream = StdStream::connect(folder.path().join(DOOR)).expect("it is open");
+        let (ear, mut mouth) = Link::new(OwnedFd::from(stream)).expect("a socket").split();
+        mouth.say(&Word::Ping).await.expect("it waits in the socket");
+        drop((ear, mouth));
+        let heard = tokio::time::timeout(PATIENCE, door.next()).await;
+        assert!(heard.is_err(), "{heard:?}");
         assert_eq!(visited(&mut door, folder.path()).await, Answer::Pong);
     }
 

@@ -374,17 +374,17 @@ impl Engine {
     }
 }
 
-/// What asked for a stop without a signal, for the last will.
+/// What asked for a stop without a signal, as the last will says after "by".
 fn unsigned(cause: StopCause) -> &'static str {
     match cause {
         StopCause::Signal => "a signal",
-        StopCause::FrontGone => "the front is gone",
-        StopCause::FrontBroke => "the front broke",
-        StopCause::ParentGone => "the process that had started the run is gone",
+        StopCause::FrontGone => "the end of the process that showed the run",
+        StopCause::FrontBroke => "a fault in the process that shows the run",
+        StopCause::ParentGone => "the end of the process that had started the run",
         StopCause::Command => "another dcctl command",
-        StopCause::LockLost => "the lock was lost",
-        StopCause::SupervisorGone => "the supervisor is gone",
-        StopCause::MaxRunTime => "the run took longer than it may",
+        StopCause::LockLost => "the loss of the lock",
+        StopCause::SupervisorGone => "the end of the process that owned the run",
+        StopCause::MaxRunTime => "the limit of its time",
     }
 }
 

@@ -32,6 +32,9 @@ impl Life {
             | Update::Interrupted { .. }
             | Update::InterruptReported { .. }
             | Update::Killed { .. }
+            | Update::Unnamed(_)
+            | Update::NoRoom { .. }
+            | Update::RoomAgain { .. }
             | Update::Unread { .. }
             | Update::LeftBehind { .. }
             | Update::Survived(_) => {}

@@ -18,14 +18,19 @@ impl Spec {
 
 /// The budget as the first event tells it.
 pub(crate) fn stop_budget(spec: &Spec) -> event::StopBudget {
-    let (grant, graceful) = (spec.grant, spec.limits().budget);
-    let cut = grant.everything_ends_after().filter(|_| graceful < spec.stop_after);
+    budget(spec.grant, spec.stop_after)
+}
+
+/// The budget of a stop that may take this long, where that is granted.
+pub(crate) fn budget(grant: Grant, stop_after: Duration) -> event::StopBudget {
+    let graceful = Limits::within(stop_after, grant.everything_ends_after()).budget;
+    let cut = grant.everything_ends_after().filter(|_| graceful < stop_after);
     let source = match (cut, grant.by.title()) {
         (Some(_), Some(by)) => by,
         (Some(_) | None, _) => "--stop-after",
     };
     event::StopBudget {
-        seconds: cut.unwrap_or(spec.stop_after).as_secs(),
+        seconds: cut.unwrap_or(stop_after).as_secs(),
         source: source.to_owned(),
         graceful_seconds: graceful_seconds(grant.hits, cut.map(|_| graceful)),
         ends: ends(grant.ends),

@@ -22,6 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::{Clock, Instant};
 use crate::event::{Envelope, Event, Hide, OutputDropped};
+use crate::process;
 use crate::redact::{Redactor, is_secret_key};
 use crate::run::drill::Halt;
 use crate::run::reports::{Answers, Kind, Matter, Reports, Roll, Unwritten};
@@ -30,8 +31,10 @@ use crate::run::reports::{Answers, Kind, Matter, Reports, Roll, Unwritten};
 pub const BALLAST: &str = "ballast";
 /// Its size in bytes: enough for the last events of any run.
 const BALLAST_SIZE: usize = 256 * 1024;
-/// How many pieces of output may wait to be made into lines before more of them are dropped. A piece is at most 8 KiB.
-const BACKLOG: usize = 4096;
+/// How many bytes of output may wait to be made into lines before more of it is dropped.
+const BACKLOG: usize = 4 << 20;
+/// What a piece of output takes beside its text.
+const PIECE: usize = 256;
 /// How many bytes of lines may wait for a disk that takes none before output is dropped.
 const UNWRITTEN: usize = 1 << 20;
 /// The most of what the disk did not take that is handed on at the end, in bytes: output that waits, and facts.
@@ -42,7 +45,7 @@ const LONGEST_REST: usize = 2 * UNWRITTEN;
 /// # Errors
 /// When the directory cannot be written, or the disk is full.
 pub fn make_ballast(run_dir: &Path) -> io::Result<()> {
-    let mut file = File::create(run_dir.join(BALLAST))?;
+    let mut file = process::own_file().write(true).create(true).truncate(true).open(run_dir.join(BALLAST))?;
     file.write_all(&vec![b'.'; BALLAST_SIZE])?;
     file.sync_all()
 }
@@ -90,8 +93,8 @@ pub struct Journal {
 /// What waits for the disk.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Pieces of output of which no line was made yet.
-    pieces: AtomicUsize,
+    /// Bytes of output of which no line was made yet.
+    output: AtomicUsize,
     /// Bytes of lines that the disk did not take.
     bytes: AtomicUsize,
     /// Whether it had no room at some time.
@@ -101,7 +104,7 @@ struct Waiting {
 impl Waiting {
     /// Whether more output of tools would be too much.
     fn is_full(&self) -> bool {
-        self.pieces.load(Ordering::Relaxed) > BACKLOG || self.bytes.load(Ordering::Relaxed) > UNWRITTEN
+        self.output.load(Ordering::Relaxed) > BACKLOG || self.bytes.load(Ordering::Relaxed) > UNWRITTEN
     }
 }
 
@@ -175,7 +178,7 @@ impl Journal {
                 self.dropped_in_all += 1;
                 return;
             }
-            self.waiting.pieces.fetch_add(1, Ordering::Relaxed);
+            self.waiting.output.fetch_add(weight(&event), Ordering::Relaxed);
         }
         if self.dropped > 0 {
             let lines = std::mem::take(&mut self.dropped);
@@ -284,6 +287,11 @@ fn matter(event: &Event) -> Matter {
     if matches!(event, Event::ProcessOutput(_)) { Matter::Output } else { Matter::Fact }
 }
 
+/// What a piece of output takes in memory, nearly; nothing for a fact.
+fn weight(event: &Event) -> usize {
+    if let Event::ProcessOutput(output) = event { PIECE + output.text.len() } else { 0 }
+}
+
 /// The disk, the user's quota or the size of a file is at its end.
 fn is_out_of_room(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
@@ -329,7 +337,7 @@ impl<P: Paper> Desk<P> {
                     self.reports.heed(&line, matter);
                     self.halt.after(told.event.type_name());
                     if matter == Matter::Output {
-                        self.waiting.pieces.fetch_sub(1, Ordering::Relaxed);
+                        self.waiting.output.fetch_sub(weight(&told.event), Ordering::Relaxed);
                     }
                 }
                 Order::Offer(told, kind, answers) => {

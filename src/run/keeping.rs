@@ -30,6 +30,9 @@ pub(crate) const INTENT: Duration = Duration::from_secs(2);
 /// How often a weak fence is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
+/// How long a forced end waits for its last will to be written.
+const LAST_WILL: Duration = Duration::from_secs(1);
+
 /// Where the lock is, as far as this run has to say it at the end.
 #[derive(Debug)]
 pub(crate) struct End {
@@ -419,6 +422,14 @@ pub(crate) async fn fence(keeper: &Keeper, stop: &StopWatch) -> Result<(), Lost>
         _ = stop.asked() => Ok(()),
         answer = firm(keeper) => answer,
     }
+}
+
+/// Leaves the lock where it is. The last will is written first, as far as the API server answers at once: whoever finds the
+/// lock has nothing else to go by.
+pub(crate) async fn leave(keeper: &Keeper) {
+    // Why it could not be asked changes nothing by now.
+    let _ = tokio::time::timeout(LAST_WILL, keeper.fence()).await;
+    keeper.leave();
 }
 
 async fn firm(keeper: &Keeper) -> Result<(), Lost> {

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -139,6 +140,13 @@ impl Ear {
             }
         }
     }
+
+    /// Whether the other side is gone already, whatever it had said before.
+    pub(crate) fn is_alone(&self) -> bool {
+        let stream: &UnixStream = self.reader.get_ref().as_ref();
+        let mut asked = [PollFd::new(stream, PollFlags::HUP | PollFlags::RDHUP)];
+        poll(&mut asked, Some(&Timespec::default())).is_ok_and(|gone| gone > 0)
+    }
 }
 
 impl Mouth {
@@ -172,6 +180,6 @@ mod tests {
     }
 }
 
-#[cfg(test)]
-#[path = "link_attack_tests.rs"]
-mod attack;
+#[cfg(any(test, fuzzing))]
+#[path = "link_attack.rs"]
+pub(super) mod attack;

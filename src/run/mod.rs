@@ -22,6 +22,7 @@ mod granted;
 mod link;
 pub mod machine;
 mod mishap;
+mod owned;
 mod past;
 mod reports;
 mod spec;
@@ -39,13 +40,16 @@ mod work;
 
 pub use chronicle::Chronicle;
 pub use door::{DOOR, knock};
+pub use former::{ABOUT, folder_name, let_go};
 pub use journal::{BALLAST, Journal, Settled, Voice, make_ballast};
+#[cfg(fuzzing)]
+pub use link::attack::check as attack_messages;
 pub use link::{Answer, Asked, Ear, Finished, Link, Mouth, Word};
 pub use mishap::caught;
-pub use past::{Past, State, all};
+pub use past::{Past, State, Watched, all};
 pub use reports::{GoingOn, Matter, Paths, Report, Reports, Roll, Unwritten};
 pub use spec::{ForBundle, ForCommand, JOURNAL, Mode, OnBusy, OnCluster, Purpose, Spec, Substrate, Wait};
-pub use start::{LOG, Started, start};
+pub use start::{LOG, Started, let_go_of_strays, start};
 pub use supervise::{supervise, unwritable};
 pub use takeover::{Gone, complete, take_over, verdict_of};
 pub use tally::Tally;
@@ -54,4 +58,5 @@ pub use translate::{millis, opening};
 pub use verdict::Verdict;
 
 pub use crate::step::look_first;
+pub(crate) use granted::budget;
 pub(crate) use keeping::lease_store;

@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -108,6 +108,8 @@ pub(crate) type Answers = UnboundedSender<Answer>;
 
 enum Order {
     Heed(Arc<str>),
+    /// A line of an earlier writer, which may have been killed before its report had it.
+    Recall(Arc<str>),
     Settle(Box<dyn FnOnce(Answer) + Send>),
 }
 
@@ -197,9 +199,16 @@ impl Reports {
         }
     }
 
-    /// Takes a line that an earlier writer of the same run wrote: the events file has it, the JUnit report is made anew.
+    /// Takes a line, with its line feed, that an earlier writer of the same run put into the journal: the JUnit report is
+    /// made anew, and the events file gets what it lacks.
     pub fn recall(&mut self, line: &str) {
-        self.heed_by(Kind::Junit, line, Matter::Fact);
+        if self.pens.is_empty() {
+            return;
+        }
+        let line: Arc<str> = line.into();
+        for pen in &self.pens {
+            let _ = pen.orders.send(Order::Recall(line.clone()));
+        }
     }
 
     /// Takes a line for one report alone.
@@ -289,6 +298,8 @@ fn start(report: Report, going_on: GoingOn) -> Pen {
 struct Desk {
     report: Report,
     sheet: Sheet,
+    /// The number of the last line that an earlier writer put there.
+    known: Option<u64>,
     why: Option<String>,
 }
 
@@ -303,11 +314,11 @@ impl Desk {
         match report.kind {
             Kind::Junit => {
                 let junit = Junit::new(&report.path);
-                Desk { report, sheet: Sheet::Junit(Box::new(junit)), why: None }
+                Desk { report, sheet: Sheet::Junit(Box::new(junit)), known: None, why: None }
             }
             Kind::Events => match open(&report.path, going_on) {
-                Ok(file) => Desk { report, sheet: Sheet::Events(file), why: None },
-                Err(error) => Desk { report, sheet: Sheet::Torn, why: Some(error.to_string()) },
+                Ok((file, known)) => Desk { report, sheet: Sheet::Events(file), known, why: None },
+                Err(error) => Desk { report, sheet: Sheet::Torn, known: None, why: Some(error.to_string()) },
             },
         }
     }
@@ -319,8 +330,20 @@ impl Desk {
                     self.heed(&line);
                     behind.fetch_sub(line.len(), Ordering::Relaxed);
                 }
+                Order::Recall(line) if self.lacks(&line) => self.heed(&line),
+                Order::Recall(_) => {}
                 Order::Settle(answer) => answer((self.report.clone(), self.why.clone())),
             }
+        }
+    }
+
+    /// Whether the report is without this line of an earlier writer. Half a line is none.
+    fn lacks(&self, line: &str) -> bool {
+        let is_new = |number: u64| self.known.is_none_or(|known| number > known);
+        match &self.sheet {
+            Sheet::Junit(_) => true,
+            Sheet::Events(_) => line.ends_with('\n') && number(line).is_some_and(is_new),
+            Sheet::Torn => false,
         }
     }
 
@@ -344,23 +367,79 @@ impl Desk {
     }
 }
 
-fn open(path: &Path, going_on: GoingOn) -> std::io::Result<File> {
+/// The file, and the number of the last line that is in it.
+fn open(path: &Path, going_on: GoingOn) -> std::io::Result<(File, Option<u64>)> {
     let mut options = File::options();
     match going_on {
         GoingOn::No => {
             if let Some(folder) = path.parent() {
                 std::fs::create_dir_all(folder)?;
             }
-            options.write(true).create(true).truncate(true)
+            let file = options.write(true).create(true).truncate(true).open(path)?;
+            Ok((file, None))
         }
-        GoingOn::Yes => options.append(true).create(true),
-    };
-    options.open(path)
+        GoingOn::Yes => {
+            let file = options.append(true).create(true).open(path)?;
+            // What went into a pipe cannot be looked at.
+            let known = if file.metadata()?.is_file() { last_line(path, &file)? } else { Some(u64::MAX) };
+            Ok((file, known))
+        }
+    }
+}
+
+/// The number of the last line that is whole; half a line behind it is cut off.
+fn last_line(path: &Path, file: &File) -> std::io::Result<Option<u64>> {
+    let length = file.metadata()?.len();
+    let mut end = Vec::new();
+    let mut reader = File::open(path)?;
+    reader.seek(SeekFrom::Start(length.saturating_sub(ENOUGH)))?;
+    reader.read_to_end(&mut end)?;
+    let whole = end.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let torn = end.len() - whole;
+    if torn > 0 {
+        file.set_len(length - torn as u64)?;
+    }
+    let last = end[..whole].trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(number(&String::from_utf8_lossy(last)))
+}
+
+/// More than the longest line.
+const ENOUGH: u64 = 64 << 10;
+
+/// The number of an event's line.
+fn number(line: &str) -> Option<u64> {
+    let rest = line.split_once("\"seq\":")?.1;
+    rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_events_file_that_lags_behind_the_journal_gets_what_it_lacks() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let events = folder.path().join("events.jsonl");
+        let line = |seq: u32| format!("{{\"v\":1,\"seq\":{seq},\"type\":\"x\"}}\n");
+        for there in [
+            "",
+            "{\"v\":1,",
+            &line(0),
+            &format!("{}{}{{\"v\":1,\"se", line(0), line(1)),
+            &(0..4).map(line).collect::<String>(),
+        ] {
+            std::fs::write(&events, there).expect("it can be written");
+            let paths = Paths { events: Some(events.clone()), going_on: GoingOn::Yes, ..Paths::default() };
+            let mut reports = Reports::start(paths);
+            (0..4).for_each(|seq| reports.recall(&line(seq)));
+            reports.recall("{\"v\":1,\"seq\":4");
+            reports.heed(&line(4), Matter::Fact);
+            let mut roll = reports.roll();
+            assert_eq!(reports.settle_now(&mut roll, Duration::from_secs(20)), []);
+            let whole: String = (0..5).map(line).collect();
+            assert_eq!(std::fs::read_to_string(&events).expect("it is there"), whole, "from {there:?}");
+        }
+    }
 
     #[test]
     fn what_waits_for_a_pipe_that_nobody_reads_has_a_bound() {

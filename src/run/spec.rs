@@ -85,6 +85,8 @@ pub struct Spec {
     pub job: Job,
     /// The run's directory.
     pub run_dir: PathBuf,
+    /// Where the runs of this user are listed.
+    pub runs: PathBuf,
     /// Keep the raw output of tools.
     pub keep_output: bool,
     /// The environment that tools start from.
@@ -164,6 +166,9 @@ pub struct ForBundle {
     pub bundle: Bundle,
     /// The path that the bundle was read from, absolute.
     pub bundle_path: String,
+    /// The digest of the archive that it was unpacked from.
+    #[serde(default)]
+    pub digest: Option<String>,
     /// Where local OpenTofu state lives.
     pub state_dir: PathBuf,
     /// Values files for the chart from the command line, absolute.

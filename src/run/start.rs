@@ -42,10 +42,12 @@ pub fn start(
         Some(ends) => ends.map(|(reader, writer)| (Some(reader), Some(writer)))?,
         None => (None, None),
     };
+    let mut env = process::scrub(environment);
+    env.push((process::SUPERVISOR.into(), OsString::from(&spec.run)));
     let launch = Launch {
         program: program.to_path_buf(),
         args: vec![OsString::from(SUBCOMMAND)],
-        env: process::scrub(environment),
+        env,
         run_dir: spec.run_dir.clone(),
         log: spec.run_dir.join(LOG),
         pipe: reader,
@@ -61,6 +63,14 @@ pub fn start(
         }
     };
     Ok(Started { pid, socket: detached.socket, ended, pipe: writer })
+}
+
+/// What ends in a container and has no parent left is a child of its first process, which nobody else lets go of. Nothing to do
+/// where that is not us.
+pub fn let_go_of_strays(supervisor: u32) {
+    if std::process::id() == 1 {
+        process::reap_orphans(&[supervisor]);
+    }
 }
 
 /// A pipe whose ends no program that is started inherits by chance: the reading and the writing one.

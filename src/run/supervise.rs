@@ -1,6 +1,7 @@
 //! The supervisor's whole life: takes its end of the socket, arms the signals, runs, and says the verdict.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -19,6 +20,7 @@ use crate::run::journal::{Journal, Voice};
 use crate::run::link::{Answer, Ear, Finished, Link, Mouth, Word};
 use crate::run::reports::{GoingOn, Paths, Reports, Unwritten};
 use crate::run::spec::{Mode, Purpose, Spec};
+use crate::run::takeover::complete;
 use crate::run::translate::{self, millis};
 use crate::run::verdict::{self, Verdict};
 use crate::run::work::Work;
@@ -45,7 +47,7 @@ pub async fn supervise(clock: Arc<dyn Clock>, redactor: Redactor) -> Result<u8, 
     match begin(&mut ear, &mut mouth, clock, redactor).await {
         Ok((supervisor, signals)) => Ok(supervisor.run(signals, ear, mouth).await),
         Err(failure) => {
-            say(&mut mouth, &Answer::NotBegun(failure.clone())).await;
+            let _ = say(&mut mouth, &Answer::NotBegun(failure.clone())).await;
             Err(failure)
         }
     }
@@ -64,7 +66,7 @@ async fn begin(
     };
     let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     // A front that is gone already is noticed by the engine.
-    say(mouth, &Answer::Hello { pid }).await;
+    let _ = say(mouth, &Answer::Hello { pid }).await;
     spec.teach(&redactor);
     tracing::debug!(pid, run = spec.run, "this process owns the run");
     drill::stand_at(&spec, "first-word");
@@ -82,9 +84,19 @@ pub fn unwritable(journal: &Path, error: &io::Error) -> Failure {
     Failure::new(code, format!("the journal {} cannot be written", journal.display())).because(error)
 }
 
-/// Says a word to a front that may be gone, or stand still.
-async fn say(mouth: &mut Mouth, answer: &Answer) {
-    let _ = tokio::time::timeout(LAST_WORD, mouth.say(answer)).await;
+/// Says a word to a front that may be gone, or stand still; whether it took it.
+async fn say(mouth: &mut Mouth, answer: &Answer) -> bool {
+    tokio::time::timeout(LAST_WORD, mouth.say(answer)).await.is_ok_and(|said| said.is_ok())
+}
+
+/// What the journal's disk did not take finds room now, or is given some: there is no front that would see to it.
+fn complete_journal(journal: io::Result<File>, finished: &Finished) {
+    let Some(lines) = &finished.lines else { return };
+    match journal.and_then(|journal| complete(&journal, lines)) {
+        Ok(0) => {}
+        Ok(missing) => tracing::warn!(missing, "the journal is not complete"),
+        Err(error) => tracing::warn!(%error, "the journal has no verdict"),
+    }
 }
 
 struct Supervisor {
@@ -137,9 +149,16 @@ impl Supervisor {
         let (mut engine, first) = Engine::new(work, self.told, stopper);
         let mut senses = Senses { signals, ear: Some(ear), mouth, updates: receive, door };
         engine.run(&mut senses, first).await;
+        // Held open to the end: a run whose journal nobody writes any more is over.
+        let journal = File::options().read(true).append(true).open(self.spec.journal());
         let finished = close(engine, &self.spec).await;
         let exit = finished.exit_code;
-        say(&mut senses.mouth, &Answer::Finished(finished)).await;
+        let answer = Answer::Finished(finished);
+        if !say(&mut senses.mouth, &answer).await
+            && let Answer::Finished(finished) = &answer
+        {
+            complete_journal(journal, finished);
+        }
         exit
     }
 
@@ -177,9 +196,7 @@ async fn close(mut engine: Engine, spec: &Spec) -> Finished {
     }
     // Nothing of the run asks the API server any more.
     for (pid, name) in process::end_plugins().await {
-        engine.told.note(format!(
-            "process {pid} ({name}), a credential plugin of the kubeconfig, was still there and was ended"
-        ));
+        engine.told.note(plugin_ended(pid, &name));
     }
     let lock = engine.work.end().lock;
     let ending = engine.ending();
@@ -208,6 +225,11 @@ async fn close(mut engine: Engine, spec: &Spec) -> Finished {
             Err(more) => unwritten = more,
         }
     }
+}
+
+/// What is said of a credential plugin that hung.
+pub(crate) fn plugin_ended(pid: u32, name: &str) -> String {
+    format!("process {pid} ({name}), a credential plugin of the kubeconfig, was still there and was ended")
 }
 
 fn run_finished(

@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, Connection, MayWrite, Sources, kubeconfig};
 use crate::event::{self, Event};
 use crate::failure::{Code, Failure};
 use crate::lock::direct::Intent;
-use crate::lock::{LockFolder, Timing};
+use crate::lock::{self, LockFolder, Timing};
 use crate::pipeline::Verb;
 use crate::process::StopWatch;
 use crate::redact::Redactor;
@@ -49,7 +49,12 @@ pub(crate) async fn look(
             let (cluster, reached) = unless_stopped(&mut asked, connect(&bundle.cluster, may_write)).await?;
             let lock = Origin::Cluster(cluster.clone());
             refuse_inside(&spec, &lock, &mut asked).await?;
-            let kit = find_tools(&spec, bundle, cluster, means).await;
+            // Both wait, the one for programs and the other for the API server.
+            let (kit, rights) = tokio::join!(
+                find_tools(&spec, bundle, cluster.clone(), means),
+                unless_stopped(&mut asked, refuse_without_rights(&spec, bundle, &cluster)),
+            );
+            let kit = kit.and_then(|kit| rights.map(|()| kit));
             kit.map(|kit| Found { kit: Equipment::Bundle(Box::new(kit)), lock, reached })
         }
         Purpose::Command(command) => {
@@ -105,12 +110,24 @@ async fn refuse_inside(spec: &Spec, lock: &Origin, asked: &mut StopWatch) -> Res
     }
 }
 
+/// A right that is sure to be missed. A dry run writes nothing, and what it may not look at is told there.
+async fn refuse_without_rights(spec: &Spec, bundle: &ForBundle, cluster: &Cluster) -> Result<(), Failure> {
+    match spec.mode {
+        Mode::Act => {
+            let about = (spec.plan.verb, bundle.instance.as_deref());
+            step::rights::refuse_without_rights(cluster, &bundle.bundle, about, lock::NAME).await
+        }
+        Mode::DryRun => Ok(()),
+    }
+}
+
 /// What speaks against a run and is better said before the lock is asked for. The steps ask again.
 async fn refuse_early(verb: Verb, kit: &Kit) -> Result<(), Failure> {
     match verb {
         Verb::Install => step::refuse_foreign(kit).await,
         Verb::Upgrade | Verb::Destroy => step::refuse_lost_state(kit).await,
-        Verb::Bootstrap | Verb::Exec => Ok(()),
+        Verb::Bootstrap => step::refuse_unsaved_state(kit),
+        Verb::Exec => Ok(()),
     }
 }
 
@@ -140,6 +157,7 @@ fn means(
             Mode::DryRun => step::Mode::DryRun,
         },
         run: spec.run.clone(),
+        holder: spec.holder(std::process::id()).to_string(),
         run_dir: spec.run_dir.clone(),
         may_write,
         leading: leading(spec),
@@ -184,34 +202,14 @@ async fn find_tools(spec: &Spec, with: &ForBundle, cluster: Cluster, means: Mean
         course: step::Course::default(),
         outputs: step::Outputs::default(),
     };
-    if needs_tofu(spec.plan.verb, with) {
+    if step::needs_tofu(spec.plan.verb, &with.bundle, &with.choices) {
         kit.tofu = Some(step::find_tofu(&kit, with.tofu.as_deref()).await?);
         step::check_temporary_folder(&kit)?;
     }
-    if needs_helm(spec.plan.verb, with) {
+    if step::needs_helm(spec.plan.verb, &with.bundle) {
         kit.helm = Some(step::find_helm(&kit, with.helm.as_deref()).await?);
     }
     Ok(kit)
-}
-
-fn needs_tofu(verb: Verb, with: &ForBundle) -> bool {
-    match verb {
-        Verb::Install => with.bundle.prerequisites.is_some(),
-        Verb::Destroy if with.choices.infrastructure == step::Fate::Abandoned => false,
-        Verb::Bootstrap | Verb::Upgrade | Verb::Destroy => {
-            with.bundle.instance.as_ref().is_some_and(|instance| instance.infrastructure.is_some())
-        }
-        Verb::Exec => false,
-    }
-}
-
-fn needs_helm(verb: Verb, with: &ForBundle) -> bool {
-    match verb {
-        Verb::Install | Verb::Exec => false,
-        Verb::Bootstrap | Verb::Upgrade | Verb::Destroy => {
-            with.bundle.instance.as_ref().is_some_and(|instance| instance.chart.is_some())
-        }
-    }
 }
 
 /// What the command is run with. No tool of a bundle is looked for.

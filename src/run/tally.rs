@@ -42,7 +42,10 @@ impl Tally {
                 self.forget();
             }
             Event::ResourceStarted(started) => {
-                self.open.insert(started.address.clone());
+                // What is only read is not changed.
+                if started.action != "read" {
+                    self.open.insert(started.address.clone());
+                }
                 self.resources.insert(started.address.clone(), (started.action.clone(), now));
             }
             Event::ResourceCompleted(completed) => {

@@ -6,14 +6,15 @@
 //! person (`errored.tfstate`) lies elsewhere.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use crate::event::Kept;
 use crate::process;
 use crate::run::door::DOOR;
 use crate::run::former::ABOUT;
 use crate::run::journal::BALLAST;
-use crate::run::spec::Spec;
-use crate::step::PRIVATE;
+use crate::run::spec::{Purpose, Spec};
+use crate::step::{self, OUTPUT, PRIVATE};
 
 /// Removes it all; says what could not be removed.
 pub(crate) fn tidy(spec: &Spec) -> Vec<String> {
@@ -46,6 +47,27 @@ pub(crate) fn untidied(spec: &Spec) -> Vec<String> {
     let kubeconfig = spec.cluster().map(|cluster| cluster.kubeconfig.clone());
     let paths = kubeconfig.into_iter().chain([spec.run_dir.join(PRIVATE)]);
     paths.filter(|path| path.exists()).map(|path| path.display().to_string()).collect()
+}
+
+/// What stays for a person to look at, the most urgent first. `untidied` are the files that had to be left.
+pub(crate) fn stays(spec: &Spec, untidied: &[String]) -> Vec<Kept> {
+    let named = |what: &str, path: PathBuf| Kept { what: what.to_owned(), path: path.display().to_string() };
+    let mut kept: Vec<Kept> = match &spec.purpose {
+        Purpose::Bundle(with) => {
+            let found = step::kept(&spec.run_dir, &with.state_dir).into_iter();
+            found.map(|(what, path)| named(&what, path)).collect()
+        }
+        Purpose::Command(_) => Vec::new(),
+    };
+    kept.extend(untidied.iter().map(|path| named("what tools of this run may still read", path.into())));
+    let output = spec.run_dir.join(OUTPUT);
+    if spec.keep_output && output.exists() {
+        kept.push(named("the raw output of the tools, with whatever secrets they printed", output));
+    }
+    if spec.run_dir.exists() {
+        kept.push(named("the run directory", spec.run_dir.clone()));
+    }
+    kept
 }
 
 /// The processes of a run that still live, each with its short name: those that carry its tag, and of `known` those that

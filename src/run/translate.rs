@@ -81,6 +81,19 @@ fn of_process(program: String, update: process::Update) -> Event {
             relations: left.ties.into_iter().map(of_tie).collect(),
             state: left.state.to_string(),
         }),
+        process::Update::NoRoom { kept } => Event::NoteMade(event::NoteMade {
+            text: format!(
+                "the disk has no room for what {program} prints: {kept} bytes of that were kept, and what it prints from now \
+                 on is lost"
+            ),
+        }),
+        process::Update::RoomAgain { after } => Event::NoteMade(event::NoteMade {
+            text: format!(
+                "the disk has room again for what {program} prints, after {:.1} s in which it was lost",
+                after.as_secs_f64()
+            ),
+        }),
+        process::Update::Unnamed(crowd) => Event::NoteMade(event::NoteMade { text: not_named(&program, crowd) }),
         process::Update::Unread { stream, why } => {
             Event::NoteMade(event::NoteMade { text: not_read(&program, stream, why) })
         }
@@ -106,6 +119,18 @@ fn of_tie(tie: process::Tie) -> event::Relation {
         process::Tie::Mark => event::Relation::Mark,
         process::Tie::Output => event::Relation::Output,
         process::Tie::Pipe => event::Relation::Pipe,
+    }
+}
+
+fn not_named(program: &str, crowd: process::Crowd) -> String {
+    match crowd {
+        process::Crowd::Counted(more) => {
+            format!("{program} left {more} more processes behind, which came and went too fast to be named")
+        }
+        process::Crowd::Unseen => format!(
+            "{program} left more processes behind than could be looked at: SIGKILL was sent to their whole process group, and \
+             not all of them are named"
+        ),
     }
 }
 
@@ -214,7 +239,8 @@ fn run_started(spec: &Spec, holder: &str) -> Event {
         Purpose::Command(command) => (Some(command.name()), None),
         Purpose::Bundle(with) => {
             let (name, version) = (with.bundle.name.clone(), with.bundle.version.clone());
-            (None, Some(event::BundleFact { name, version, path: with.bundle_path.clone() }))
+            let (path, digest) = (with.bundle_path.clone(), with.digest.clone());
+            (None, Some(event::BundleFact { name, version, path, digest }))
         }
     };
     Event::RunStarted(event::RunStarted {

@@ -24,12 +24,12 @@ use crate::redact::Redactor;
 use crate::run::bearing::{only_looks, step_end};
 use crate::run::chronicle::Chronicle;
 use crate::run::machine::{Input, OnFailure, Shape, StepEnd, Strength};
-use crate::run::spec::{Mode, Purpose, Spec};
+use crate::run::spec::{Mode, Spec};
 use crate::run::surroundings::Found;
 use crate::run::translate::Place;
 use crate::run::waiting::{Candidate, Waits};
 use crate::run::while_held::WhileHeld;
-use crate::run::{drill, exec, keeping, surroundings};
+use crate::run::{drill, exec, keeping, surroundings, tidy};
 use crate::step::{self, Equipment, Outcome, Updates};
 
 /// How an activity ended.
@@ -192,16 +192,7 @@ impl Work {
 
     /// Files for a person to look at.
     pub(crate) fn kept(&self) -> Vec<Kept> {
-        let found = match &self.spec.purpose {
-            Purpose::Bundle(bundle) => step::kept(&self.spec.run_dir, &bundle.state_dir),
-            Purpose::Command(_) => Vec::new(),
-        };
-        let mut kept: Vec<Kept> =
-            found.into_iter().map(|(what, path)| Kept { what, path: path.display().to_string() }).collect();
-        if self.spec.run_dir.exists() {
-            kept.push(Kept { what: "the run directory".to_owned(), path: self.spec.run_dir.display().to_string() });
-        }
-        kept
+        tidy::stays(&self.spec, &[])
     }
 
     /// Waits for the activity's end or the next change of the lock. Safe to drop at any point.
@@ -367,11 +358,15 @@ impl Work {
         (!tools.is_empty()).then(|| tools.join(", "))
     }
 
+    /// Leaves the lock where it is, with the last will on it.
     pub(crate) fn leave(&mut self, why: &'static str) {
-        if let Some(keeper) = &self.keeper {
-            keeper.leave();
-        }
-        self.activity = Some(Box::pin(async move { Done::Left(why) }));
+        let keeper = self.keeper.clone();
+        self.activity = Some(Box::pin(async move {
+            if let Some(keeper) = keeper {
+                keeping::leave(&keeper).await;
+            }
+            Done::Left(why)
+        }));
     }
 
     /// Tells what an activity's end means, and says it to the machine.
@@ -512,6 +507,9 @@ impl Work {
             | process::Update::Interrupted { .. }
             | process::Update::InterruptReported { .. }
             | process::Update::Killed { .. }
+            | process::Update::Unnamed(_)
+            | process::Update::NoRoom { .. }
+            | process::Update::RoomAgain { .. }
             | process::Update::Unread { .. }
             | process::Update::LeftBehind { .. }
             | process::Update::Survived(_) => false,

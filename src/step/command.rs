@@ -11,7 +11,7 @@ use crate::clock::human;
 use crate::failure::{Code, Failure};
 use crate::process::{Ended, Exit, Fate, Manner, Update, Why};
 use crate::step::halt::{Asked, stopped, was_stopped};
-use crate::step::invoke::{Call, Kept, Raw, Tail};
+use crate::step::invoke::{Call, Kept, PRIVATE, Raw, Tail};
 use crate::step::{Kit, Mode, Outcome, Stopped};
 
 /// Builds the bundle's images, if that was asked for. Needs no lock.
@@ -133,6 +133,7 @@ fn judge(job: &Job<'_>, ended: &Ended, asked: Asked) -> Judged {
 
 /// What every command of a bundle is told, beside the kubeconfig that every program gets.
 fn environment(kit: &Kit) -> Vec<(&'static str, OsString)> {
+    let given = |name: &str| kit.environment.iter().any(|(known, value)| *known == *name && !value.is_empty());
     let mut told = vec![
         ("DCCTL_KUBE_CONTEXT", kit.kube_context.clone().into()),
         ("DCCTL_VERSION", kit.bundle.version.clone().into()),
@@ -142,6 +143,10 @@ fn environment(kit: &Kit) -> Vec<(&'static str, OsString)> {
     }
     if let Some(instance) = &kit.bundle.instance {
         told.push(("DCCTL_NAMESPACE", instance.namespace.clone().into()));
+    }
+    // Without a home kubectl keeps its cache where it is started, and that is the bundle, which is never written to.
+    if !given("HOME") && !given("KUBECACHEDIR") {
+        told.push(("KUBECACHEDIR", kit.run_dir.join(PRIVATE).join("kube-cache").into()));
     }
     told
 }
@@ -172,7 +177,6 @@ mod tests {
             why,
             killed: exit == Exit::Signal(9),
             left_behind: Vec::new(),
-            unnamed: 0,
             took: Duration::from_secs(1),
         }
     }

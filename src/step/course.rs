@@ -1,10 +1,12 @@
-//! What the steps of an upgrade tell those after them: which plan was saved, and whether anything was changed. Clones share
-//! it.
+//! What the steps of an upgrade or a destroy tell those after them: which plan was saved, which copy of a root is ready, and
+//! whether anything was changed. Clones share it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The course of one upgrade so far.
+use crate::cluster::wait::Named;
+
+/// The course of one run so far.
 #[derive(Debug, Clone, Default)]
 pub struct Course {
     so_far: Arc<Mutex<SoFar>>,
@@ -13,6 +15,8 @@ pub struct Course {
 #[derive(Debug, Default)]
 struct SoFar {
     plan: Planned,
+    root: Option<PathBuf>,
+    named: Option<Vec<Named>>,
     is_settled: bool,
     has_changed: bool,
 }
@@ -39,6 +43,26 @@ impl Course {
         act(&mut self.so_far.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Keeps the copy of a root that is initialised.
+    pub(in crate::step) fn keep_root(&self, cwd: PathBuf) {
+        self.with(|so_far| so_far.root = Some(cwd));
+    }
+
+    /// The copy of a root that an earlier step initialised, for the one step that needs it.
+    pub(in crate::step) fn take_root(&self) -> Option<PathBuf> {
+        self.with(|so_far| so_far.root.take())
+    }
+
+    /// Keeps what the release's manifest names.
+    pub(in crate::step) fn keep_named(&self, named: Vec<Named>) {
+        self.with(|so_far| so_far.named = Some(named));
+    }
+
+    /// The workloads that the release's manifest names; none when it was not read.
+    pub(in crate::step) fn take_named(&self) -> Option<Vec<Named>> {
+        self.with(|so_far| so_far.named.take())
+    }
+
     /// Keeps what was planned.
     pub(in crate::step) fn keep(&self, plan: Planned) {
         self.with(|so_far| so_far.plan = plan);
@@ -54,9 +78,14 @@ impl Course {
         self.with(|so_far| so_far.is_settled = true);
     }
 
-    /// Something of the instance was changed, or was about to be.
+    /// Something of the instance was changed, or was about to be; in a dry run, would be.
     pub(in crate::step) fn change(&self) {
         self.with(|so_far| so_far.has_changed = true);
+    }
+
+    /// Whether anything of the instance was changed; in a dry run, would be.
+    pub(in crate::step) fn has_changed(&self) -> bool {
+        self.with(|so_far| so_far.has_changed)
     }
 
     /// Whether the instance is as it was found: ready, of this release, and nothing of it was changed.

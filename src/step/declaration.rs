@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use crate::clock::rfc3339;
 use crate::cluster::Store;
 use crate::cluster::instances::{
-    CLAIMS, Claimed, Declared, FINALIZER, LAST_APPLIED_AT, LAST_APPLIED_BY, PHASE, Phase, RELEASE, Written,
+    CLAIMS, Claimed, Declared, FINALIZER, LAST_APPLIED_AS, LAST_APPLIED_AT, LAST_APPLIED_BY, PHASE, Phase, RELEASE,
+    Written,
 };
 use crate::cluster::namespace::{Made, Namespace};
 use crate::config::{Claims, Declaration, Instance};
@@ -90,7 +91,7 @@ async fn declare(kit: &Kit, name: &str, declaration: &Declaration, claims: &Clai
 
 fn not_defined(api_version: &str) -> Failure {
     Failure::new(Code::OperatorMissing, format!("this cluster does not know Instances in {api_version}"))
-        .hint("`dcctl install` brings the operator and its definitions; if it did, the bundle's declaration.apiVersion is wrong")
+        .hint("`dcctl install` brings the operator and the definition `instances.core.devicechain.io`; if it did, the bundle's declaration.apiVersion is wrong")
 }
 
 /// What dcctl writes on a declaration.
@@ -104,6 +105,7 @@ fn annotations(kit: &Kit, claims: &Claims, phase: Phase) -> Vec<(&'static str, S
     let mut annotations = vec![
         (PHASE, phase.word().to_owned()),
         (LAST_APPLIED_BY, env!("CARGO_PKG_VERSION").to_owned()),
+        (LAST_APPLIED_AS, kit.holder.clone()),
         (LAST_APPLIED_AT, rfc3339(kit.clock.wall())),
         (CLAIMS, serde_json::to_string(&claimed).expect("claims have string keys only")),
     ];
@@ -265,7 +267,9 @@ pub async fn record_release(kit: &Kit) -> Outcome {
                 return Err(Failure::new(Code::CannotTell, sentence));
             }
             let wanted = draw_up(Some(&found), name, declaration, &annotations(kit, claims, Phase::Ready))?;
-            if is_recorded(kit, &found, &wanted).await? {
+            // A dry run finds the phase as it was before what it would change.
+            let would_change = kit.mode == Mode::DryRun && kit.course.has_changed();
+            if !would_change && is_recorded(kit, &found, &wanted).await? {
                 return Ok(Outcome::Nothing(format!(
                     "\"{name}\" is of release {version} already; nothing was changed"
                 )));

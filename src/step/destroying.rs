@@ -9,11 +9,14 @@ use tokio::time::sleep;
 
 use crate::clock::human;
 use crate::cluster::instances::{PHASE, Phase};
+use crate::cluster::namespace::Namespace;
 use crate::cluster::removal::{Leaving, LetGo};
 use crate::failure::{Code, Failure};
 use crate::step::halt::{Or, drive, stopped, unless_stopped};
 use crate::step::record::{Found, find, identity};
-use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, Update, origin};
+use crate::step::tofu_destroy::remove_empty_state;
+use crate::step::tofu_remote::look_before_destroying;
+use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, Update, elsewhere, helm_stamp, origin};
 
 /// How long a namespace may take to go.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(300);
@@ -30,18 +33,29 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The step *Mark destroying*. It refuses what would harm another instance, or forget this one's infrastructure, before
 /// anything is touched.
 pub async fn mark_destroying(kit: &Kit) -> Outcome {
+    // Not below: a force that drops what it waits for would leave an OpenTofu to itself.
+    if let Err(end) = look_before_destroying(kit).await {
+        return end.into_outcome(kit);
+    }
     drive(kit, async {
-        if let Some((name, namespace)) = names(kit)
-            && let Some(leaving) = kit.cluster.leaving(namespace).await?
-        {
-            is_its_own(name, namespace, &leaving)?;
+        if let Some((name, namespace)) = names(kit) {
+            let own = match kit.cluster.leaving(namespace).await? {
+                None => Namespace::Missing,
+                Some(leaving) => {
+                    is_its_own(name, namespace, &leaving)?;
+                    Namespace::There { instance: leaving.instance }
+                }
+            };
+            elsewhere::refuse_another_home(kit, &own).await?;
         }
+        helm_stamp::look_for_renamed(kit).await?;
         origin::refuse_lost_state(kit).await?;
         let Some(found) = find(kit).await? else {
             return Ok(Outcome::Nothing("the bundle declares nothing".to_owned()));
         };
         let (api_version, name) = identity(kit).expect("the bundle has a declaration");
         let Some(Found { uid, phase, .. }) = found else {
+            remove_empty_state(kit);
             return Ok(Outcome::Nothing(format!("\"{name}\" is not declared on this cluster")));
         };
         if phase.as_deref() == Some(Phase::Destroying.word()) {
@@ -184,10 +198,12 @@ fn stuck(namespace: &str, leaving: &Leaving) -> Failure {
 pub async fn release_declaration(kit: &Kit) -> Outcome {
     drive(kit, async {
         let Some(found) = find(kit).await? else {
+            remove_empty_state(kit);
             return Ok(Outcome::Nothing("the bundle declares nothing".to_owned()));
         };
         let (api_version, name) = identity(kit).expect("the bundle has a declaration");
         let Some(Found { uid, phase, .. }) = found else {
+            remove_empty_state(kit);
             return Ok(Outcome::Nothing(format!("\"{name}\" is not declared on this cluster")));
         };
         if kit.mode == Mode::DryRun {
@@ -202,6 +218,8 @@ pub async fn release_declaration(kit: &Kit) -> Outcome {
             let sentence = format!("the declaration of \"{name}\" is in phase {phase}, which this run did not write");
             return Err(Failure::new(Code::CannotTell, sentence).cause("another run has worked on it meanwhile"));
         }
+        elsewhere::refuse_a_rest(kit, name).await?;
+        remove_empty_state(kit);
         let gone = match kit.cluster.let_go(api_version, name, &uid).await? {
             LetGo::Gone => format!("\"{name}\" is not declared any more"),
             LetGo::KeptBy(finalizers) => {

@@ -210,7 +210,6 @@ mod tests {
             why,
             killed: why > Some(Why::TimedOut),
             left_behind: Vec::new(),
-            unnamed: 0,
             took: Duration::from_secs(1),
         }
     }

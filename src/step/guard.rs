@@ -4,13 +4,17 @@
 //! namespace its own, and is what it claims still free? And one of this machine: is the OpenTofu state here its own? The answers are gathered first and judged in one pure
 //! function. Who cannot be asked about its claims is never taken to have none.
 
-use crate::cluster::instances::{Claims, Instance, Phase, SHARED_NAMESPACE, Stamped};
-use crate::cluster::namespace::Namespace;
+use std::collections::BTreeSet;
+
+use crate::cluster::instances::{INSTANCE_LABEL, Instance, Phase, Stamped};
+use crate::cluster::namespace::{Namespace, OwnNamespace};
+use crate::cluster::release::StampedRelease;
 use crate::config;
 use crate::failure::{Code, Failure};
 use crate::pipeline::Verb;
+use crate::step::elsewhere::{self, Home};
 use crate::step::halt::{drive, stopped};
-use crate::step::{Kit, Outcome, Part, Update, declaration, origin};
+use crate::step::{Kit, Outcome, Part, Update, claims, declaration, helm_stamp, origin};
 
 /// The step *Check the cluster*, for a bootstrap or an upgrade. It only reads, so a dry run does the same.
 pub async fn check_cluster(kit: &Kit) -> Outcome {
@@ -33,60 +37,110 @@ pub async fn check_cluster(kit: &Kit) -> Outcome {
             verb: kit.verb,
             is_declared: instance.declaration.is_some(),
         };
-        let notes = judge(&wish, &Cluster { mine: mine.first(), others: &others, stamped: &stamped, namespace })?;
-        for note in notes {
+        let (releases, unlisted) = releases(kit, instance, &namespace).await?;
+        let (own, unseen) = elsewhere::namespaces(kit, name, &instance.namespace).await?;
+        let own = Own { namespaces: &own, unseen: unseen.as_deref() };
+        let (mine, release) = (mine.first(), elsewhere::release(instance));
+        let seen = Cluster { mine, others: &others, stamped: &stamped, releases: &releases, release, namespace, own };
+        let notes = judge(&wish, &seen)?;
+        helm_stamp::refuse_renamed(name, release, &releases)?;
+        // In a namespace that is yet to be made there is none.
+        if seen.namespace != Namespace::Missing
+            && let Err(end) = helm_stamp::refuse_pending(kit).await
+        {
+            return Ok(end.into_outcome());
+        }
+        for note in notes.into_iter().chain(unlisted).chain(unseen) {
             kit.updates.send(Update::Note(note));
         }
         origin::own_state(kit, Part::Infrastructure).await?;
         if kit.verb == Verb::Upgrade {
             declaration::would_fit(kit).await?;
-            if mine.first().is_some_and(|mine| is_settled(mine, &kit.bundle.version)) {
+            if mine.is_some_and(|mine| is_settled(mine, &kit.bundle.version)) {
                 kit.course.settle();
             }
         }
         Ok(Outcome::Done(match others.len() {
-            0 => "no other instance is on this cluster".to_owned(),
-            1 => "1 other instance is on this cluster; nothing is in the way".to_owned(),
-            count => format!("{count} other instances are on this cluster; nothing is in the way"),
+            0 => "no other instance is declared on this cluster".to_owned(),
+            1 => "1 other instance is declared on this cluster; nothing is in the way".to_owned(),
+            count => format!("{count} other instances are declared on this cluster; nothing is in the way"),
         }))
     })
     .await
 }
 
+/// The Helm releases that bear an instance's stamp, and what has to be said of those that could not be looked for. They
+/// are the last trace of an instance whose declaration is gone, so whoever may see them all looks at them all.
+pub(in crate::step) async fn releases(
+    kit: &Kit,
+    instance: &config::Instance,
+    own: &Namespace,
+) -> Result<(BTreeSet<StampedRelease>, Option<String>), Failure> {
+    let Some(chart) = &instance.chart else { return Ok((BTreeSet::new(), None)) };
+    if kit.cluster.may_list_all_secrets().await? {
+        return Ok((kit.cluster.stamped_releases(None).await?, None));
+    }
+    let place = &chart.namespace;
+    let unseen = format!(
+        "the Helm releases of other namespaces than {place} were not looked at: this account may not list secrets there"
+    );
+    // In a namespace that is yet to be made there is none, and nobody may have a right there.
+    let found = match own {
+        Namespace::Missing if *place == instance.namespace => BTreeSet::new(),
+        _ => kit.cluster.stamped_releases(Some(place)).await?,
+    };
+    Ok((found, Some(unseen)))
+}
+
 /// What a bootstrap or an upgrade wants.
 #[derive(Debug, Clone, Copy)]
-struct Wish<'a> {
-    name: &'a str,
-    namespace: &'a str,
-    claims: &'a config::Claims,
-    max_connections: Option<u32>,
-    verb: Verb,
+pub(in crate::step) struct Wish<'a> {
+    pub(in crate::step) name: &'a str,
+    pub(in crate::step) namespace: &'a str,
+    pub(in crate::step) claims: &'a config::Claims,
+    pub(in crate::step) max_connections: Option<u32>,
+    pub(in crate::step) verb: Verb,
     /// The bundle declares its instances.
-    is_declared: bool,
+    pub(in crate::step) is_declared: bool,
 }
 
 /// What is on the cluster.
 #[derive(Debug)]
-struct Cluster<'a> {
-    mine: Option<&'a Instance>,
-    others: &'a [Instance],
-    stamped: &'a [Stamped],
-    namespace: Namespace,
+pub(in crate::step) struct Cluster<'a> {
+    pub(in crate::step) mine: Option<&'a Instance>,
+    pub(in crate::step) others: &'a [Instance],
+    pub(in crate::step) stamped: &'a [Stamped],
+    pub(in crate::step) releases: &'a BTreeSet<StampedRelease>,
+    /// Where this instance's release has its record, and its name.
+    pub(in crate::step) release: Option<(&'a str, &'a str)>,
+    pub(in crate::step) namespace: Namespace,
+    pub(in crate::step) own: Own<'a>,
+}
+
+/// What bears this instance's name, wherever that is.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::step) struct Own<'a> {
+    pub(in crate::step) namespaces: &'a [OwnNamespace],
+    /// Why they could not be looked for.
+    pub(in crate::step) unseen: Option<&'a str>,
 }
 
 /// Decides. The notes are facts that whoever reads the log should know.
 fn judge(wish: &Wish<'_>, cluster: &Cluster<'_>) -> Result<Vec<String>, Failure> {
     let mut notes = Vec::new();
     match (wish.verb, cluster.mine) {
-        (Verb::Upgrade, mine) => notes.extend(may_be_moved(wish, mine, &cluster.namespace)?),
+        (Verb::Upgrade, mine) => notes.extend(may_be_moved(wish, mine)?),
         (_, Some(mine)) => notes.extend(may_be_built(mine)?),
         (_, None) => {}
     }
+    let home = Home { name: wish.name, namespace: wish.namespace, release: cluster.release, verb: wish.verb };
+    elsewhere::judge(&home, &cluster.namespace, cluster.own.namespaces, cluster.releases)?;
+    if wish.verb == Verb::Upgrade && cluster.namespace == Namespace::Missing {
+        return Err(has_no_namespace(wish, cluster.own.unseen));
+    }
     is_its_own(wish, &cluster.namespace)?;
-    host_is_free(wish, cluster.others)?;
-    port_is_free(wish, cluster.others)?;
-    connections_fit(wish, cluster.others)?;
-    notes.extend(everybody_is_known(wish, cluster)?);
+    release_is_free(wish, cluster)?;
+    notes.extend(claims::are_free(wish, cluster)?);
     Ok(notes)
 }
 
@@ -115,9 +169,16 @@ pub(in crate::step) fn may_be_built(mine: &Instance) -> Result<Option<String>, F
         Some(Phase::Destroying) => {
             Err(live(format!("the instance \"{name}\" is being destroyed (phase {word})")).hint(WAIT_FOR_ITS_END))
         }
-        Some(Phase::Bootstrapping | Phase::Failed) => {
-            Ok(Some(format!("an earlier run on \"{name}\" ended in phase {word}; this one goes on from there")))
-        }
+        Some(Phase::Bootstrapping | Phase::Failed) => match &mine.release {
+            // What a bootstrap plans it applies: of what was complete it could take something away, unasked.
+            Some(release) => Err(live(format!(
+                "the instance \"{name}\" was completely built once, of release {release} (phase {word} now)"
+            ))
+            .hint(format!("`dcctl upgrade {name}` goes on with it, and takes nothing away unasked"))),
+            None => {
+                Ok(Some(format!("an earlier run on \"{name}\" ended in phase {word}; this one goes on from there")))
+            }
+        },
         None => Err(Failure::new(
             Code::CannotTell,
             format!("the declaration of \"{name}\" is in phase \"{word}\", which this dcctl does not know"),
@@ -126,42 +187,51 @@ pub(in crate::step) fn may_be_built(mine: &Instance) -> Result<Option<String>, F
     }
 }
 
-/// Whether an instance may be moved to another release: one that is there, and was completely built once.
-fn may_be_moved(wish: &Wish<'_>, mine: Option<&Instance>, namespace: &Namespace) -> Result<Option<String>, Failure> {
+/// Whether an instance may be moved to another release: one that was completely built once, so that its declaration says
+/// of which release it is.
+fn may_be_moved(wish: &Wish<'_>, mine: Option<&Instance>) -> Result<Option<String>, Failure> {
     let name = wish.name;
-    let missing = |message: String| Failure::new(Code::InstanceMissing, message);
-    let bootstrap = || format!("`dcctl bootstrap {name}` builds it");
-    let note = match mine {
-        None if wish.is_declared => {
-            return Err(missing(format!("the instance \"{name}\" is not declared on this cluster")).hint(bootstrap()));
-        }
-        None => None,
-        Some(mine) => match mine.phase.as_deref().map(|word| (word, Phase::parse(word))) {
-            _ if mine.deleted_at.is_some() => return may_be_built(mine),
-            Some((_, Some(Phase::Ready))) => None,
-            Some((word, Some(Phase::Upgrading | Phase::Failed))) => {
-                Some(format!("an earlier run on \"{name}\" ended in phase {word}; this one goes on from there"))
-            }
-            Some((_, Some(Phase::Destroying) | None)) => return may_be_built(mine),
-            Some((word, Some(Phase::Bootstrapping))) => {
-                let sentence = format!("the instance \"{name}\" was never completely built (phase {word})");
-                return Err(missing(sentence).hint(bootstrap()));
-            }
-            None => {
-                let sentence = format!("\"{name}\" is declared without a phase: nothing of it was built by dcctl");
-                return Err(missing(sentence).hint(bootstrap()));
-            }
-        },
+    let missing = |message: String| {
+        Err(Failure::new(Code::InstanceMissing, message).hint(format!("`dcctl bootstrap {name}` builds it")))
     };
-    match namespace {
-        Namespace::Missing => {
-            let sentence = format!("the namespace {} of the instance \"{name}\" is not there", wish.namespace);
-            Err(missing(sentence).hint(format!(
-                "`dcctl destroy {name}` removes what is left of it, and then `dcctl bootstrap {name}` builds it anew"
-            )))
+    let Some(mine) = mine else {
+        if wish.is_declared {
+            return missing(format!("the instance \"{name}\" is not declared on this cluster"));
         }
-        Namespace::There { .. } | Namespace::Terminating { .. } => Ok(note),
+        return Ok(None);
+    };
+    if mine.deleted_at.is_some() {
+        return may_be_built(mine);
     }
+    let Some(word) = mine.phase.as_deref() else {
+        return missing(format!("\"{name}\" is declared without a phase: nothing of it was built by dcctl"));
+    };
+    match Phase::parse(word) {
+        Some(Phase::Ready) => Ok(None),
+        Some(Phase::Bootstrapping | Phase::Failed) if mine.release.is_none() => {
+            missing(format!("the instance \"{name}\" was never completely built (phase {word})"))
+        }
+        Some(Phase::Bootstrapping | Phase::Failed | Phase::Upgrading) => {
+            Ok(Some(format!("an earlier run on \"{name}\" ended in phase {word}; this one goes on from there")))
+        }
+        Some(Phase::Destroying) | None => may_be_built(mine),
+    }
+}
+
+/// An instance that is to be moved, and whose namespace is not there. To remove what is left of it is advice for one that
+/// lives nowhere else only.
+fn has_no_namespace(wish: &Wish<'_>, unseen: Option<&str>) -> Failure {
+    let Wish { name, namespace, .. } = wish;
+    let sentence = format!("the namespace {namespace} of the instance \"{name}\" is not there");
+    let failure = Failure::new(Code::InstanceMissing, sentence);
+    let anew =
+        format!("`dcctl destroy {name}` removes what is left of it, and then `dcctl bootstrap {name}` builds it anew");
+    let Some(unseen) = unseen else { return failure.hint(anew) };
+    failure
+        .cause(unseen)
+        .hint(format!("look first: kubectl get namespaces -l {INSTANCE_LABEL}={name}"))
+        .hint("if there is one, it lives there: use the bundle that it was built from")
+        .hint(format!("only if there is none: {anew}"))
 }
 
 /// Whether an instance is ready and of this release: what is found unchanged then needs no look.
@@ -183,10 +253,7 @@ fn is_its_own(wish: &Wish<'_>, namespace: &Namespace) -> Result<(), Failure> {
                 Code::ClaimConflict,
                 format!("namespace {name} is there, and nothing says that it is for the instance \"{instance}\""),
             );
-            Err(failure.hint(format!(
-                "if it is, say so: kubectl label namespace {name} {}={instance}",
-                crate::cluster::instances::INSTANCE_LABEL
-            )))
+            Err(failure.hint(format!("if it is, say so: kubectl label namespace {name} {INSTANCE_LABEL}={instance}")))
         }
         Namespace::Terminating { why } => {
             let failure = Failure::new(Code::ClaimConflict, format!("namespace {name} is still being deleted"));
@@ -195,106 +262,24 @@ fn is_its_own(wish: &Wish<'_>, namespace: &Namespace) -> Result<(), Failure> {
     }
 }
 
-fn host_is_free(wish: &Wish<'_>, others: &[Instance]) -> Result<(), Failure> {
-    let Some(host) = &wish.claims.ingress_host else { return Ok(()) };
-    let taken = others.iter().find(|other| match &other.claims {
-        Claims::Written(claimed) => claimed.ingress_host.as_deref().is_some_and(|theirs| is_same_host(theirs, host)),
-        Claims::HostOnly(theirs) => is_same_host(theirs, host),
-        Claims::Unreadable(_) | Claims::Unknown => false,
+/// Two instances whose releases have one name and one place would upgrade each other's.
+fn release_is_free(wish: &Wish<'_>, cluster: &Cluster<'_>) -> Result<(), Failure> {
+    let taken = cluster.releases.iter().find(|seen| {
+        cluster.release == Some((&seen.namespace, &seen.name))
+            && !seen.instance.is_empty()
+            && seen.instance != wish.name
     });
-    taken.map_or(Ok(()), |other| {
-        let message = format!("the ingress host {host} is served by the instance \"{}\"", other.name);
-        Err(Failure::new(Code::ClaimConflict, message))
+    taken.map_or(Ok(()), |StampedRelease { namespace, name, instance, .. }| {
+        let message = format!("the Helm release {name} in {namespace} is that of the instance \"{instance}\"");
+        Err(Failure::new(Code::ClaimConflict, message)
+            .hint("give `instance.chart.release` a name with ${instance} in it"))
     })
-}
-
-/// Host names do not care about case, nor about the dot of the root.
-fn is_same_host(one: &str, other: &str) -> bool {
-    one.trim_end_matches('.').eq_ignore_ascii_case(other.trim_end_matches('.'))
-}
-
-fn port_is_free(wish: &Wish<'_>, others: &[Instance]) -> Result<(), Failure> {
-    let Some(port) = wish.claims.local_mqtt_port else { return Ok(()) };
-    let taken = others.iter().find(|other| match &other.claims {
-        Claims::Written(claimed) => claimed.local_mqtt_port == Some(port),
-        Claims::HostOnly(_) | Claims::Unreadable(_) | Claims::Unknown => false,
-    });
-    taken.map_or(Ok(()), |other| {
-        let message = format!("the local MQTT port {port} is that of the instance \"{}\"", other.name);
-        Err(Failure::new(Code::ClaimConflict, message))
-    })
-}
-
-fn connections_fit(wish: &Wish<'_>, others: &[Instance]) -> Result<(), Failure> {
-    let (Some(mine), Some(budget)) = (wish.claims.connections, wish.max_connections) else { return Ok(()) };
-    let claimed = others.iter().filter_map(|other| match &other.claims {
-        Claims::Written(claimed) => claimed.connections.map(|connections| (&other.name, connections)),
-        Claims::HostOnly(_) | Claims::Unreadable(_) | Claims::Unknown => None,
-    });
-    let claimed: Vec<(&String, u32)> = claimed.filter(|(_, connections)| *connections > 0).collect();
-    let taken: u64 = claimed.iter().map(|(_, connections)| u64::from(*connections)).sum();
-    if taken + u64::from(mine) <= u64::from(budget) {
-        return Ok(());
-    }
-    let message = format!(
-        "the connection budget does not fit: this instance claims {mine}, the others have {taken}, and the cluster has {budget}"
-    );
-    let failure = Failure::new(Code::ClaimConflict, message);
-    Err(claimed.iter().fold(failure, |failure, (name, count)| failure.cause(format!("\"{name}\" claims {count}"))))
-}
-
-/// Refuses when somebody's claims cannot be told and could be what this instance claims.
-fn everybody_is_known(wish: &Wish<'_>, cluster: &Cluster<'_>) -> Result<Vec<String>, Failure> {
-    let mut notes = Vec::new();
-    let mut unknown: Vec<(String, String)> = Vec::new();
-    for other in cluster.others {
-        let name = &other.name;
-        match &other.claims {
-            Claims::Written(_) => {}
-            Claims::HostOnly(_) if wish.claims.local_mqtt_port.is_none() && wish.claims.connections.is_none() => {}
-            Claims::HostOnly(host) => notes.push(format!(
-                "the instance \"{name}\" says its host ({host}) and nothing else: its MQTT port and its connections are not known"
-            )),
-            Claims::Unreadable(why) => unknown.push((
-                format!("what the instance \"{name}\" claims cannot be read"),
-                format!("its annotation {}: {why}", crate::cluster::instances::CLAIMS),
-            )),
-            Claims::Unknown => unknown.push((
-                format!("what the instance \"{name}\" claims cannot be told"),
-                format!("its declaration has neither the annotation {} nor a spec.host", crate::cluster::instances::CLAIMS),
-            )),
-        }
-    }
-    for secret in cluster.stamped {
-        let place = format!("Secret {SHARED_NAMESPACE}/{}", secret.name);
-        match &secret.instance {
-            None => {
-                unknown.push((format!("whose {place} is cannot be told"), "its label names no instance".to_owned()));
-            }
-            Some(owner) if owner == wish.name || cluster.others.iter().any(|other| other.name == *owner) => {}
-            Some(owner) => unknown.push((
-                format!("{place} belongs to the instance \"{owner}\", which has no declaration"),
-                "what that instance claims cannot be told".to_owned(),
-            )),
-        }
-    }
-    if unknown.is_empty() {
-        return Ok(notes);
-    }
-    if *wish.claims == config::Claims::default() {
-        notes.extend(unknown.into_iter().map(|(fact, _)| format!("{fact}; this instance claims nothing")));
-        return Ok(notes);
-    }
-    let (message, why) = unknown.swap_remove(0);
-    let failure = Failure::new(Code::CannotTell, message).cause(why);
-    let failure = unknown.into_iter().fold(failure, |failure, (fact, _)| failure.cause(fact));
-    Err(failure.hint("complete what is named, or remove it if that instance is gone"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::instances::Claimed;
+    use crate::cluster::instances::{Claimed, Claims};
 
     fn instance(name: &str, phase: Option<&str>, claims: Claims) -> Instance {
         Instance {
@@ -322,8 +307,14 @@ mod tests {
         judge(&Wish { name: "a", namespace: "dci-a", claims, max_connections: Some(600), verb, is_declared }, cluster)
     }
 
+    fn nothing(releases: &BTreeSet<StampedRelease>) -> Cluster<'_> {
+        let release = Some(("dci-a", "dc-a"));
+        let own = Own { namespaces: &[], unseen: None };
+        Cluster { mine: None, others: &[], stamped: &[], releases, release, namespace: Namespace::Missing, own }
+    }
+
     fn among(others: &[Instance], stamped: &[Stamped]) -> Result<Vec<String>, Failure> {
-        ask(&wanted(), &Cluster { mine: None, others, stamped, namespace: Namespace::Missing })
+        ask(&wanted(), &Cluster { others, stamped, ..nothing(&BTreeSet::new()) })
     }
 
     fn code(answer: Result<Vec<String>, Failure>) -> Option<Code> {
@@ -375,9 +366,27 @@ mod tests {
     }
 
     #[test]
+    fn a_release_tells_of_an_instance_as_a_secret_does_and_has_its_name_for_itself() {
+        let other = [instance("b", None, written(None, None, None))];
+        let seen = |namespace: &str, name: &str, owner: &str| {
+            let [namespace, name, instance] = [namespace, name, owner].map(str::to_owned);
+            let releases = BTreeSet::from([StampedRelease { namespace, name, instance, is_live: true }]);
+            ask(&wanted(), &Cluster { others: &other, ..nothing(&releases) })
+        };
+        assert_eq!(code(seen("dci-a", "dc-a", "a")), None);
+        assert_eq!(code(seen("elsewhere", "dc-a", "b")), None);
+        assert_eq!(code(seen("dci-c", "dc-c", "c")), Some(Code::CannotTell));
+        assert_eq!(code(seen("dci-c", "dc-c", "")), Some(Code::CannotTell));
+        let taken = seen("dci-a", "dc-a", "b").expect_err("it is b's");
+        assert_eq!(taken.code, Code::ClaimConflict);
+        assert_eq!(taken.message, "the Helm release dc-a in dci-a is that of the instance \"b\"");
+    }
+
+    #[test]
     fn who_claims_nothing_conflicts_with_nobody() {
         let others = [instance("b", None, Claims::Unknown)];
-        let cluster = Cluster { mine: None, others: &others, stamped: &[], namespace: Namespace::Missing };
+        let none = BTreeSet::new();
+        let cluster = Cluster { others: &others, ..nothing(&none) };
         let notes = ask(&config::Claims::default(), &cluster).expect("nothing to conflict about");
         assert_eq!(notes.len(), 1);
     }
@@ -396,10 +405,14 @@ mod tests {
         for (phase, expected) in cases {
             let mut mine = instance("a", phase, Claims::Unknown);
             let answer = |mine: &Instance| {
-                let cluster = Cluster { mine: Some(mine), others: &[], stamped: &[], namespace: Namespace::Missing };
+                let none = BTreeSet::new();
+                let cluster = Cluster { mine: Some(mine), ..nothing(&none) };
                 code(ask(&wanted(), &cluster))
             };
             assert_eq!(answer(&mine), expected, "{phase:?}");
+            mine.release = Some("1.0.0".to_owned());
+            let complete = expected.or(phase.map(|_| Code::LiveInstance));
+            assert_eq!(answer(&mine), complete, "{phase:?}, once complete");
             mine.deleted_at = Some("2026-11-30T00:00:00Z".to_owned());
             assert_eq!(answer(&mine), Some(Code::LiveInstance), "{phase:?}, deleted");
         }
@@ -416,27 +429,49 @@ mod tests {
             verb: Verb::Upgrade,
             is_declared,
         };
-        let there = || Namespace::There { instance: Some("a".to_owned()) };
         let cases = [
-            (None, Some(Code::InstanceMissing)),
-            (Some("Bootstrapping"), Some(Code::InstanceMissing)),
-            (Some("Failed"), None),
-            (Some("Ready"), None),
-            (Some("Upgrading"), None),
-            (Some("Destroying"), Some(Code::LiveInstance)),
-            (Some("Paused"), Some(Code::CannotTell)),
+            (None, Some(Code::InstanceMissing), Some(Code::InstanceMissing)),
+            (Some("Bootstrapping"), Some(Code::InstanceMissing), None),
+            (Some("Failed"), Some(Code::InstanceMissing), None),
+            (Some("Ready"), None, None),
+            (Some("Upgrading"), None, None),
+            (Some("Destroying"), Some(Code::LiveInstance), Some(Code::LiveInstance)),
+            (Some("Paused"), Some(Code::CannotTell), Some(Code::CannotTell)),
         ];
-        for (phase, expected) in cases {
+        for (phase, never_complete, once_complete) in cases {
             let mut mine = instance("a", phase, Claims::Unknown);
-            let answer = |mine: &Instance| may_be_moved(&wish(true), Some(mine), &there()).err().map(|why| why.code);
-            assert_eq!(answer(&mine), expected, "{phase:?}");
+            let answer = |mine: &Instance| may_be_moved(&wish(true), Some(mine)).err().map(|why| why.code);
+            assert_eq!(answer(&mine), never_complete, "{phase:?}");
+            mine.release = Some("1.0.0".to_owned());
+            assert_eq!(answer(&mine), once_complete, "{phase:?}, once complete");
             mine.deleted_at = Some("2026-11-30T00:00:00Z".to_owned());
             assert_eq!(answer(&mine), Some(Code::LiveInstance), "{phase:?}, deleted");
         }
-        let without = |declared, namespace| may_be_moved(&wish(declared), None, &namespace).err().map(|why| why.code);
-        assert_eq!(without(true, there()), Some(Code::InstanceMissing));
-        assert_eq!(without(false, there()), None);
-        assert_eq!(without(false, Namespace::Missing), Some(Code::InstanceMissing));
+        let without = |is_declared| may_be_moved(&wish(is_declared), None).err().map(|why| why.code);
+        assert_eq!((without(true), without(false)), (Some(Code::InstanceMissing), None));
+    }
+
+    #[test]
+    fn what_may_live_elsewhere_is_not_advised_to_be_destroyed() {
+        let wish = Wish {
+            name: "a",
+            namespace: "dci-a",
+            claims: &config::Claims::default(),
+            max_connections: None,
+            verb: Verb::Upgrade,
+            is_declared: false,
+        };
+        let none = BTreeSet::new();
+        let hints = |unseen| {
+            let cluster = Cluster { own: Own { namespaces: &[], unseen }, ..nothing(&none) };
+            let failure = judge(&wish, &cluster).expect_err("there is no namespace");
+            assert_eq!(failure.code, Code::InstanceMissing);
+            failure.hints
+        };
+        assert!(hints(None)[0].starts_with("`dcctl destroy a`"));
+        let [look, there, gone] = &hints(Some("it may not list namespaces"))[..] else { panic!("three hints") };
+        assert!(look.contains("kubectl get namespaces -l core.devicechain.io/instance=a"), "{look}");
+        assert!(there.contains("lives there") && gone.starts_with("only if there is none"), "{there}; {gone}");
     }
 
     #[test]
@@ -450,7 +485,8 @@ mod tests {
             (Namespace::Terminating { why: String::new() }, Some(Code::ClaimConflict)),
         ];
         for (namespace, expected) in cases {
-            let cluster = Cluster { mine: None, others: &[], stamped: &[], namespace };
+            let none = BTreeSet::new();
+            let cluster = Cluster { namespace, ..nothing(&none) };
             assert_eq!(code(ask(&wanted(), &cluster)), expected, "{cluster:?}");
         }
     }

@@ -104,7 +104,6 @@ mod tests {
             why,
             killed: false,
             left_behind: Vec::new(),
-            unnamed: 0,
             took: Duration::from_secs(1),
         }
     }

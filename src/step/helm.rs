@@ -13,6 +13,7 @@ use jiff::{Timestamp, Unit};
 use tokio::time::timeout;
 
 use crate::clock::human;
+use crate::cluster::instances::{HELM_LABEL, INSTANCE_LABEL};
 use crate::cluster::wait::{Seen, State, Workload};
 use crate::config::Chart;
 use crate::failure::{Code, Failure};
@@ -109,7 +110,16 @@ impl Work<'_> {
         args.extend(values);
         args.extend(self.waiting());
         args.extend(words(&["--history-max", HISTORY]));
-        let upgrading = self.change("helm upgrade", args, before, Act::Advance, Manner::Helm);
+        // So that whoever finds the record, and nothing else of the instance, knows whose it is.
+        if let Some(instance) = &self.kit.instance {
+            args.push("--labels".into());
+            args.push(format!("{INSTANCE_LABEL}={instance}").into());
+        }
+        let mark = format!("{}.{}", self.kit.run, before + 1);
+        args.push("--labels".into());
+        args.push(format!("{HELM_LABEL}={mark}").into());
+        let about = About { mark: Some(mark), ..self.about(before, Act::Advance) };
+        let upgrading = self.change("helm upgrade", args, &about, Manner::Helm);
         let (says, done) = tell_meanwhile(self.kit, self.namespace(), upgrading).await?;
         let left = self.left(before).await;
         let (release, ended) = (self.chart.release.as_str(), &done.ended);
@@ -148,14 +158,14 @@ impl Work<'_> {
     pub(crate) async fn consider(&self, history: &[Revision]) -> Result<Option<HalfDone>, End> {
         let Some(last) = history.last().filter(|last| last.is_half_done()) else { return Ok(None) };
         let (kit, release) = (self.kit, self.chart.release.as_str());
-        let proof = look_for_proof(&kit.run_dir, &self.about(0, Act::Advance), last);
-        let (now, shown) = match &proof {
-            Proof::Ended => (kit.clock.wall(), "the Helm that left it has ended on this machine"),
-            Proof::Lives { .. } => (kit.clock.wall(), "the Helm that left it is at work"),
-            // Both times are the API server's: no two machines' clocks are compared.
-            Proof::None => {
-                (self.unless_stopped(kit.cluster.time()).await?, "the Helm that left it can no longer be at work")
-            }
+        // Records are dated by the API server, so that is whose time counts.
+        let now = self.unless_stopped(kit.cluster.time()).await?;
+        let ahead = now.duration_since(kit.clock.wall());
+        let proof = look_for_proof(&kit.run_dir, &self.about(0, Act::Advance), last, ahead);
+        let shown = match &proof {
+            Proof::Ended => "the Helm that left it has ended on this machine",
+            Proof::Lives { .. } => "the Helm that left it is at work",
+            Proof::None => "its record is older than this chart's timeout and this run's stop budget together",
         };
         let left = format!("release {release} was left {} at revision {}", last.status, last.revision);
         let patience = self.chart.timeout.saturating_add(kit.limits.budget);
@@ -205,7 +215,8 @@ impl Work<'_> {
 
     /// Runs a repair. It is never interrupted: Helm would leave the release as it found it, or worse.
     async fn mend(&self, name: &str, args: Vec<OsString>, before: u64, act: Act) -> Result<(), End> {
-        let (says, done) = self.change(name, args, before, act, Manner::Unsignalled).await?;
+        let about = self.about(before, act);
+        let (says, done) = self.change(name, args, &about, Manner::Unsignalled).await?;
         let (release, ended) = (&self.chart.release, &done.ended);
         if ended.exit.is_success() {
             return Ok(());
@@ -223,19 +234,38 @@ impl Work<'_> {
         &self,
         name: &str,
         args: Vec<OsString>,
-        before: u64,
-        act: Act,
+        about: &About,
         manner: Manner,
     ) -> Result<(Says, Done), Failure> {
         let mut call = self.call(name, args, manner);
-        call.about = Some(serde_json::to_vec(&self.about(before, act)).expect("it can be written as JSON"));
+        call.about = Some(serde_json::to_vec(about).expect("it can be written as JSON"));
         let (says, done) = self.hear(call).await?;
+        self.forget_what_began_nothing(about, &done).await;
         let stopped = was_stopped(&done.ended, Asked::of(self.kit));
         let severity = if stopped { Severity::Warning } else { Severity::Error };
         if let Some(diagnostic) = says.diagnostic(severity) {
             self.kit.updates.send(diagnostic);
         }
         Ok((says, done))
+    }
+
+    /// A Helm that bears no mark, and ended before it began anything, proves nothing about what comes after it. Where that
+    /// cannot be seen, its revision is later taken for its own.
+    async fn forget_what_began_nothing(&self, about: &About, done: &Done) {
+        if about.mark.is_some() || done.ended.exit.is_success() {
+            return;
+        }
+        let began = match (about.act, self.left(about.before).await) {
+            (_, Left::Unread(_)) => true,
+            (Act::Advance, left) => left != Left::Untouched,
+            (Act::Uninstall, _) => match self.left(about.before.saturating_sub(1)).await {
+                Left::At(last) => last.status == "uninstalling",
+                Left::Untouched | Left::Unread(_) => true,
+            },
+        };
+        if !began {
+            let _ = std::fs::remove_file(done.about());
+        }
     }
 
     /// Runs Helm and reads what it says.
@@ -294,13 +324,14 @@ impl Work<'_> {
         }
     }
 
-    fn about(&self, before: u64, act: Act) -> About {
+    pub(crate) fn about(&self, before: u64, act: Act) -> About {
         About {
             server: self.kit.cluster.server().to_owned(),
             namespace: self.chart.namespace.clone(),
             release: self.chart.release.clone(),
             before,
             act,
+            mark: None,
         }
     }
 

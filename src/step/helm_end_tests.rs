@@ -14,13 +14,12 @@ fn ended(exit: Exit, why: Option<Why>) -> Ended {
         why,
         killed: exit == Exit::Signal(9),
         left_behind: Vec::new(),
-        unnamed: 0,
         took: Duration::from_secs(1),
     }
 }
 
 fn at(status: &str) -> Left {
-    Left::At(Revision { revision: 3, updated: None, status: status.to_owned(), description: String::new() })
+    Left::At(Revision { revision: 3, updated: None, status: status.to_owned(), description: String::new(), mark: None })
 }
 
 fn unread() -> Left {

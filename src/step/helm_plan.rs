@@ -4,20 +4,22 @@
 //! it renders alone. What comes out carries the chart's secrets, so it is read here and shown to nobody: only kinds
 //! and names are said, each compared with the release that is there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
 use crate::cluster::discovery::Scope;
 use crate::cluster::document::{self, Document};
 use crate::failure::{Code, Failure};
+use crate::pipeline::Verb;
 use crate::process::{Exit, Manner};
 use crate::step::helm::{End, Work};
+use crate::step::helm_deployed::{self, Deployed, deployed};
 use crate::step::helm_release::Revision;
 use crate::step::helm_says::Says;
 use crate::step::invoke::{Raw, words};
 use crate::step::tofu_outputs::Given;
-use crate::step::{ObjectChange, ObjectName, Outcome, Severity, Update};
+use crate::step::{Mode, ObjectChange, ObjectName, Outcome, Severity, Update};
 
 /// What of a rendered release is needed.
 #[derive(Debug, Default, Deserialize)]
@@ -38,14 +40,17 @@ struct Hook {
     #[serde(default)]
     name: String,
     #[serde(default)]
+    events: Vec<String>,
+    #[serde(default)]
     manifest: String,
 }
 
 /// Says what would change.
 pub(crate) async fn plan(work: &Work<'_>) -> Result<Outcome, End> {
+    let (kit, release) = (work.kit, &work.chart.release);
     let history = work.history().await?;
-    let release = &work.chart.release;
     if let Some(half) = work.consider(&history).await? {
+        kit.course.change();
         // Until that is done, Helm refuses to say anything about an upgrade.
         return Ok(Outcome::Done(format!(
             "{}; in a real run {}, and then the chart is installed",
@@ -54,24 +59,64 @@ pub(crate) async fn plan(work: &Work<'_>) -> Result<Outcome, End> {
         )));
     }
     say_what_is_unknown(work);
-    let rendered = render(work).await?;
-    let wanted = objects(&rendered.manifest)?;
-    let there = match deployed(&history) {
-        Some(revision) => objects(&manifest(work, revision).await?)?,
-        None => Vec::new(),
+    let Some(rendered) = render(work).await? else {
+        kit.course.change();
+        return Ok(Outcome::Nothing(format!(
+            "what would change of release {release} cannot be told before the infrastructure is applied"
+        )));
     };
-    let counts = compare(work, &wanted, &there).await;
-    for hook in &rendered.hooks {
-        work.kit.updates.send(Update::Note(format!("would run the chart's hook {} {}", hook.kind, hook.name)));
+    let wanted = objects(&rendered.manifest)?;
+    let (there, gone, is_as) = match deployed(&history) {
+        Some(revision) => {
+            let (there, gone) = tokio::join!(helm_deployed::get(work, revision), helm_deployed::missing(work, &wanted));
+            let (there, gone) = (there?, gone?);
+            let is_newest = history.last().is_some_and(|last| last.revision == revision);
+            let is_as = is_newest && rendered.is_checked && is_as(&rendered, &wanted, &there)?;
+            (objects(&there.manifest)?, gone.into_iter().map(key).collect(), is_as)
+        }
+        None => (Vec::new(), BTreeSet::new(), false),
+    };
+    // A bootstrap goes on with what failed, and upgrades whatever is there.
+    if let (Verb::Upgrade, true, true, Some(last)) = (kit.verb, is_as, gone.is_empty(), history.last()) {
+        return Ok(Outcome::Nothing(up_to_date(release, last.revision)));
     }
-    let verb = if there.is_empty() { "install" } else { "upgrade" };
-    Ok(Outcome::Done(format!("would {verb} release {release}: {counts}")))
+    kit.course.change();
+    let counts = compare(work, &wanted, &there, &gone).await;
+    let moment = if is_there(&history) { "upgrade" } else { "install" };
+    for hook in rendered.hooks.iter().filter(|hook| hook.is_run_by(moment)) {
+        kit.updates.send(Update::Note(format!("would run the chart's hook {} {}", hook.kind, hook.name)));
+    }
+    Ok(Outcome::Done(format!("would {moment} release {release}: {counts}")))
+}
+
+/// Whether Helm would upgrade the release: it installs one anew that was uninstalled and kept its history.
+fn is_there(history: &[Revision]) -> bool {
+    history.last().is_some_and(|last| last.status != "uninstalled")
+}
+
+/// What is said of a release with nothing to do.
+pub(crate) fn up_to_date(release: &str, revision: u64) -> String {
+    format!("release {release} is up to date (revision {revision})")
+}
+
+impl Hook {
+    /// Whether an install or an upgrade runs it: a test, or what belongs to a rollback, it does not.
+    fn is_run_by(&self, moment: &str) -> bool {
+        self.events
+            .iter()
+            .any(|event| event.strip_prefix("pre-").or_else(|| event.strip_prefix("post-")) == Some(moment))
+    }
+}
+
+/// The chart's values that a dry run cannot know.
+fn unknown(work: &Work<'_>) -> Vec<String> {
+    let unknown = |(_, output): &(&String, &String)| matches!(work.kit.outputs.get(output), Some(Given::Unknown));
+    let values = work.chart.outputs.iter().filter(unknown);
+    values.map(|(key, output)| format!("{key} (output `{output}`)")).collect()
 }
 
 fn say_what_is_unknown(work: &Work<'_>) {
-    let unknown = |(_, output): &(&String, &String)| matches!(work.kit.outputs.get(output), Some(Given::Unknown));
-    let values = work.chart.outputs.iter().filter(unknown);
-    let values: Vec<String> = values.map(|(key, output)| format!("{key} (output `{output}`)")).collect();
+    let values = unknown(work);
     if !values.is_empty() {
         let note =
             format!("chart values that are known only once the infrastructure is applied: {}", values.join(", "));
@@ -79,11 +124,8 @@ fn say_what_is_unknown(work: &Work<'_>) {
     }
 }
 
-fn deployed(history: &[Revision]) -> Option<u64> {
-    history.iter().rev().find(|revision| revision.status == "deployed").map(|revision| revision.revision)
-}
-
-async fn render(work: &Work<'_>) -> Result<Rendered, End> {
+/// Has Helm render the chart. None when a value that a dry run cannot know keeps it from that, which is said.
+async fn render(work: &Work<'_>) -> Result<Option<Rendered>, End> {
     let mut args = words(&["upgrade", "--install", &work.chart.release]);
     args.push(work.chart.path.clone().into());
     args.extend(work.in_namespace());
@@ -99,11 +141,11 @@ async fn render(work: &Work<'_>) -> Result<Rendered, End> {
         let begin = answer.iter().position(|byte| *byte == b'{').unwrap_or(0);
         let rendered =
             serde_json::from_slice(&answer[begin..]).map(|rendered| Rendered { is_checked: true, ..rendered });
-        return rendered.map_err(|error| unreadable(work).because(&error).into());
+        return rendered.map(Some).map_err(|error| unreadable(work).because(&error).into());
     }
     stop_if_asked(work)?;
     if !says.is_about_order() {
-        return Err(refused(work, &says, done.ended.exit));
+        return refused(work, &says, done.ended.exit);
     }
     let why = says.summary().unwrap_or("it did not say why").to_owned();
     work.kit
@@ -119,61 +161,71 @@ async fn render(work: &Work<'_>) -> Result<Rendered, End> {
     let (says, done) = work.hear(call).await?;
     if !done.ended.exit.is_success() {
         stop_if_asked(work)?;
-        return Err(refused(work, &says, done.ended.exit));
+        return refused(work, &says, done.ended.exit);
     }
     let manifest = String::from_utf8_lossy(&done.answer()?).into_owned();
-    Ok(Rendered { manifest, hooks: Vec::new(), is_checked: false })
+    Ok(Some(Rendered { manifest, hooks: Vec::new(), is_checked: false }))
 }
 
-fn refused(work: &Work<'_>, says: &Says, exit: Exit) -> End {
+/// Helm did not render it: a failure, unless what stands for an unknown value may be all that is wrong.
+fn refused(work: &Work<'_>, says: &Says, exit: Exit) -> Result<Option<Rendered>, End> {
+    if work.kit.mode == Mode::DryRun && says.is_about_values() && !unknown(work).is_empty() {
+        let why = says.summary().unwrap_or("it did not say why");
+        work.kit.updates.send(Update::Note(format!("Helm cannot render the chart without those values: {why}")));
+        return Ok(None);
+    }
     if let Some(diagnostic) = says.diagnostic(Severity::Error) {
         work.kit.updates.send(diagnostic);
     }
     let sentence = format!("a dry run of release {} failed: Helm ended with {exit}", work.chart.release);
-    says.lines().fold(Failure::new(Code::ChartFailed, sentence), Failure::cause).into()
+    Err(says.lines().fold(Failure::new(Code::ChartFailed, sentence), Failure::cause).into())
 }
 
-/// The newest revision, if it is deployed and a real run would render the very same objects and hooks.
-pub(crate) async fn is_as_deployed(work: &Work<'_>, history: &[Revision]) -> Result<Option<u64>, End> {
-    let Some(last) = history.last().filter(|last| last.status == "deployed") else { return Ok(None) };
-    let rendered = render(work).await?;
-    if !rendered.is_checked || !is_same(&rendered.manifest, &manifest(work, last.revision).await?)? {
-        return Ok(None);
+/// What a real upgrade would find.
+pub(crate) enum Compared {
+    /// This revision is what the chart renders to, and all of it is there.
+    AsDeployed(u64),
+    /// It is what the chart renders to, and these of its objects are gone.
+    Missing(Vec<String>),
+    /// It is not, or that cannot be told.
+    Other,
+}
+
+/// Compares what the chart renders to, objects and hooks, with what is deployed and with what is there.
+pub(crate) async fn compare_with_deployed(work: &Work<'_>, history: &[Revision]) -> Result<Compared, End> {
+    let Some(last) = history.last().filter(|last| last.status == "deployed") else { return Ok(Compared::Other) };
+    let Some(rendered) = render(work).await?.filter(|rendered| rendered.is_checked) else {
+        return Ok(Compared::Other);
+    };
+    let wanted = objects(&rendered.manifest)?;
+    let (there, missing) = tokio::join!(helm_deployed::get(work, last.revision), helm_deployed::missing(work, &wanted));
+    if !is_as(&rendered, &wanted, &there?)? {
+        return Ok(Compared::Other);
     }
+    let missing: Vec<String> = missing?.into_iter().map(Document::title).collect();
+    if !missing.is_empty() {
+        return Ok(Compared::Missing(missing));
+    }
+    work.kit.course.keep_named(helm_deployed::workloads(work, &wanted));
+    Ok(Compared::AsDeployed(last.revision))
+}
+
+/// Whether this is what is deployed, hooks included.
+fn is_as(rendered: &Rendered, wanted: &[Document], there: &Deployed) -> Result<bool, Failure> {
     let hooks: Vec<&str> = rendered.hooks.iter().map(|hook| hook.manifest.as_str()).collect();
-    let same = is_same(&hooks.join("\n---\n"), &get(work, "hooks", last.revision).await?)?;
-    Ok(same.then_some(last.revision))
+    Ok(is_same(wanted, &objects(&there.manifest)?)
+        && is_same(&objects(&hooks.join("\n---\n"))?, &objects(&there.hooks)?))
 }
 
 /// Whether two manifests have the same objects, in whatever order.
-fn is_same(one: &str, other: &str) -> Result<bool, Failure> {
-    let sorted = |manifest| -> Result<Vec<Document>, Failure> {
-        let mut objects = objects(manifest)?;
-        objects.sort_by_key(key);
-        Ok(objects)
+fn is_same(one: &[Document], other: &[Document]) -> bool {
+    let sorted = |objects: &'_ [Document]| {
+        let mut objects: Vec<(Key, serde_json::Value)> =
+            objects.iter().map(|document| (key(document), document.object.clone())).collect();
+        objects.sort_by(|one, other| one.0.cmp(&other.0));
+        objects
     };
-    let (one, other) = (sorted(one)?, sorted(other)?);
-    Ok(one.iter().map(|document| &document.object).eq(other.iter().map(|document| &document.object)))
-}
-
-/// The manifest of a revision, as Helm keeps it.
-pub(crate) async fn manifest(work: &Work<'_>, revision: u64) -> Result<String, End> {
-    get(work, "manifest", revision).await
-}
-
-/// What Helm keeps of a revision.
-async fn get(work: &Work<'_>, what: &str, revision: u64) -> Result<String, End> {
-    let mut args = words(&["get", what, &work.chart.release, "--revision", &revision.to_string()]);
-    args.extend(work.in_namespace());
-    let mut call = work.call(&format!("helm get {what}"), args, Manner::Query);
-    call.raw = Raw::Secret;
-    let (says, done) = work.hear(call).await?;
-    if done.ended.exit.is_success() {
-        return Ok(String::from_utf8_lossy(&done.answer()?).into_owned());
-    }
-    stop_if_asked(work)?;
-    let failure = unreadable(work).cause(says.summary().map_or_else(|| done.ended.exit.to_string(), str::to_owned));
-    Err(failure.into())
+    sorted(one) == sorted(other)
 }
 
 /// The objects in a manifest.
@@ -181,11 +233,11 @@ pub(crate) fn objects(manifest: &str) -> Result<Vec<Document>, Failure> {
     document::parse("the chart", manifest).map_err(|failure| Failure { code: Code::ChartFailed, ..failure })
 }
 
-fn unreadable(work: &Work<'_>) -> Failure {
+pub(crate) fn unreadable(work: &Work<'_>) -> Failure {
     Failure::new(Code::ChartFailed, format!("what Helm rendered for release {} cannot be read", work.chart.release))
 }
 
-fn stop_if_asked(work: &Work<'_>) -> Result<(), End> {
+pub(crate) fn stop_if_asked(work: &Work<'_>) -> Result<(), End> {
     if !work.kit.stop.is_asked() {
         return Ok(());
     }
@@ -198,12 +250,13 @@ fn key(document: &Document) -> Key {
     (document.kind.clone(), document.namespace.clone(), document.name.clone())
 }
 
-/// Says each object with what would happen to it, and counts.
-async fn compare(work: &Work<'_>, wanted: &[Document], there: &[Document]) -> String {
+/// Says each object with what would happen to it, and counts. What is deployed and gone is made anew.
+async fn compare(work: &Work<'_>, wanted: &[Document], there: &[Document], gone: &BTreeSet<Key>) -> String {
     let mut before: BTreeMap<Key, &Document> = there.iter().map(|document| (key(document), document)).collect();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for document in wanted {
         let (change, word) = match before.remove(&key(document)) {
+            Some(_) if gone.contains(&key(document)) => (ObjectChange::Created, "to create"),
             None => (ObjectChange::Created, "to create"),
             Some(former) if former.object == document.object => (ObjectChange::Unchanged, "unchanged"),
             Some(_) => (ObjectChange::Configured, "to change"),

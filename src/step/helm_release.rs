@@ -5,17 +5,24 @@
 //! leaves two deployed revisions. The cluster's lock keeps other runs of dcctl away; whether a Helm that a dead run
 //! started still lives, only the machine it ran on can tell. Elsewhere, time does: a Helm waits no longer than its
 //! timeout, and a stop no longer than its budget.
+//!
+//! A Helm that was seen to end wrote nothing after that. A record that is younger than its end is somebody else's doing,
+//! whatever mark it bears.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::release::Recorded as Record;
-use crate::process::Recorded;
+use crate::process::{self, Recorded};
 use crate::step::invoke::{ABOUT, RECORDS, about_path};
+
+/// How much younger than the end of its Helm a record may be: the API server writes down whole seconds, both clocks are
+/// compared by an answer that took its time, and a request of a Helm that was killed may still be at work.
+const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// One revision, as `helm history -o json` has it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -31,12 +38,15 @@ pub(crate) struct Revision {
     /// What Helm says about it.
     #[serde(default)]
     pub(crate) description: String,
+    /// Which of dcctl's own Helms made it. A Helm of somebody else hands the mark of the revision before on.
+    #[serde(skip)]
+    pub(crate) mark: Option<String>,
 }
 
 impl From<Record> for Revision {
     fn from(record: Record) -> Revision {
-        let Record { revision, status, written } = record;
-        Revision { revision, updated: written, status, description: String::new() }
+        let Record { revision, status, written, mark } = record;
+        Revision { revision, updated: written, status, description: String::new(), mark }
     }
 }
 
@@ -105,6 +115,9 @@ pub(crate) struct About {
     pub(crate) before: u64,
     /// What it does to it.
     pub(crate) act: Act,
+    /// What it writes on the revision that it makes; none where Helm can write nothing.
+    #[serde(default)]
+    pub(crate) mark: Option<String>,
 }
 
 /// What a Helm process does to a release.
@@ -118,15 +131,24 @@ pub(crate) enum Act {
 }
 
 impl About {
-    /// Whether it can have left this revision as it is: an uninstall works on the last one, all else makes the next.
-    fn may_have_left(&self, wanted: &About, left: &Revision) -> bool {
+    /// Whether it left this revision as it is: an uninstall works on the last one, all else makes the next.
+    ///
+    /// The number alone proves nothing: a Helm that ended before it began a revision leaves that number to whoever comes
+    /// next. So an upgrade marks what it makes. A rollback cannot, and nothing else makes a `pending-rollback`; one that
+    /// was seen to end without it is forgotten.
+    fn left(&self, wanted: &About, left: &Revision) -> bool {
         let same =
             (&self.server, &self.namespace, &self.release) == (&wanted.server, &wanted.namespace, &wanted.release);
-        let by_uninstall = left.status == "uninstalling";
-        match self.act {
-            Act::Advance => same && !by_uninstall && self.before + 1 == left.revision,
-            Act::Uninstall => same && by_uninstall && self.before == left.revision,
-        }
+        let at = match self.act {
+            Act::Advance => self.before + 1,
+            Act::Uninstall => self.before,
+        };
+        let as_it_would = match (self.act, &self.mark) {
+            (Act::Uninstall, _) => left.status == "uninstalling",
+            (Act::Advance, None) => left.status == "pending-rollback",
+            (Act::Advance, Some(mark)) => left.status != "uninstalling" && left.mark.as_ref() == Some(mark),
+        };
+        same && at == left.revision && as_it_would
     }
 }
 
@@ -146,21 +168,25 @@ pub(crate) enum Proof {
     None,
 }
 
-/// Looks through the run directories beside this run's for the Helm that left this revision.
-pub(crate) fn look_for_proof(run_dir: &Path, wanted: &About, left: &Revision) -> Proof {
+/// Looks through the run directories beside this run's for the Helm that left this revision. `ahead` is how far the API
+/// server's clock is ahead of this machine's.
+pub(crate) fn look_for_proof(run_dir: &Path, wanted: &About, left: &Revision, ahead: SignedDuration) -> Proof {
     let mut proof = Proof::None;
     let runs = run_dir.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
-    for run in runs {
-        let records = fs::read_dir(run.path().join(RECORDS)).into_iter().flatten().flatten();
+    // What somebody else can have written proves nothing.
+    let records = runs.filter_map(|run| Some(process::own_folder_behind(&run.path())?.join(RECORDS)));
+    for records in records.filter_map(|records| process::own_folder_behind(&records)) {
+        let records = fs::read_dir(records).into_iter().flatten().flatten();
         for entry in records {
             let path = entry.path();
             let Some(base) = path.to_str().and_then(|path| path.strip_suffix(ABOUT)) else { continue };
-            let about = fs::read(about_path(Path::new(base))).ok();
+            let about = process::read_own(&about_path(Path::new(base))).ok();
             let about = about.and_then(|text| serde_json::from_slice::<About>(&text).ok());
-            if !about.is_some_and(|about| about.may_have_left(wanted, left)) {
+            if !about.is_some_and(|about| about.left(wanted, left)) {
                 continue;
             }
             match seen(Path::new(base)) {
+                Proof::Ended if is_younger(left, Path::new(base), ahead) => {}
                 Proof::Ended => proof = Proof::Ended,
                 Proof::None => return Proof::None,
                 lives @ Proof::Lives { .. } => return lives,
@@ -170,8 +196,16 @@ pub(crate) fn look_for_proof(run_dir: &Path, wanted: &About, left: &Revision) ->
     proof
 }
 
+/// Whether this revision was written after the Helm of this record had been seen to end. Where nobody saw its end, nothing
+/// tells.
+fn is_younger(left: &Revision, record: &Path, ahead: SignedDuration) -> bool {
+    let ended = process::seen_to_end(record).and_then(|time| Timestamp::try_from(time).ok());
+    let latest = ended.and_then(|ended| ended.checked_add(ahead.saturating_add(TOLERANCE)).ok());
+    latest.zip(left.updated).is_some_and(|(latest, updated)| updated > latest)
+}
+
 /// What one record tells. One that was never made, or cannot be read, tells nothing.
-fn seen(record: &Path) -> Proof {
+pub(crate) fn seen(record: &Path) -> Proof {
     match Recorded::read(record) {
         Ok(Some((_, crate::process::Intent::Ended))) => Proof::Ended,
         Ok(Some((recorded, _))) if recorded.is_over() => Proof::Ended,

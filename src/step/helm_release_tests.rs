@@ -1,6 +1,7 @@
 //! Which release is repaired how, and when not.
 
 use super::*;
+use crate::clock::{Clock, System};
 use crate::step::invoke::make_folder;
 
 fn at(seconds: i64) -> Timestamp {
@@ -8,7 +9,13 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn revision(number: u64, status: &str) -> Revision {
-    Revision { revision: number, updated: Some(at(0)), status: status.to_owned(), description: String::new() }
+    Revision {
+        revision: number,
+        updated: Some(at(0)),
+        status: status.to_owned(),
+        description: String::new(),
+        mark: None,
+    }
 }
 
 fn repair(statuses: &[&str], proof: &Proof, now: i64) -> Repair {
@@ -79,57 +86,92 @@ fn run(folder: &Path, name: &str, about: &About, record: Written<'_>) {
     }
 }
 
-#[test]
-fn only_the_run_that_made_the_revision_proves_anything() {
-    let about = |release: &str, before, act| About {
+fn about(release: &str, before: u64, act: Act) -> About {
+    About {
         server: "https://127.0.0.1:1".to_owned(),
         namespace: "dci-demo".to_owned(),
         release: release.to_owned(),
         before,
         act,
-    };
-    let wanted = about("dc-demo", 0, Act::Advance);
+        mark: None,
+    }
+}
+
+/// An upgrade that marks what it makes.
+fn marked(release: &str, before: u64) -> About {
+    About { mark: Some("a-run.2".to_owned()), ..about(release, before, Act::Advance) }
+}
+
+fn proof(about: &About, record: Written<'_>, left: &Revision) -> Proof {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(folder.path(), "before", about, record);
+    let wanted = self::about("dc-demo", 0, Act::Advance);
+    let undated = Revision { updated: None, ..left.clone() };
+    look_for_proof(&folder.path().join("ours"), &wanted, &undated, SignedDuration::ZERO)
+}
+
+#[test]
+fn only_the_run_that_made_the_revision_proves_anything() {
     let mine = Recorded::of(std::process::id(), "helm upgrade", "run/step");
     let over = Recorded { started: mine.started + 1, ..mine.clone() };
     let elsewhere = Recorded { place: "another machine".to_owned(), ..over.clone() };
     let lives = Proof::Lives { name: "helm upgrade".to_owned(), pid: mine.pid };
-    let cases: [(About, Written<'_>, Proof); 8] = [
-        (about("dc-demo", 1, Act::Advance), Some((&over, "")), Proof::Ended),
-        (about("dc-demo", 1, Act::Advance), Some((&mine, ".ended")), Proof::Ended),
-        (about("dc-demo", 1, Act::Advance), Some((&mine, ".interrupted")), lives),
-        (about("dc-demo", 1, Act::Advance), Some((&elsewhere, "")), Proof::None),
-        (about("dc-demo", 1, Act::Advance), None, Proof::None),
-        (about("dc-demo", 2, Act::Advance), Some((&over, "")), Proof::None),
-        (about("dc-other", 1, Act::Advance), Some((&over, "")), Proof::None),
+    let cases: [(About, Written<'_>, Proof); 9] = [
+        (marked("dc-demo", 1), Some((&over, "")), Proof::Ended),
+        (marked("dc-demo", 1), Some((&mine, ".ended")), Proof::Ended),
+        (marked("dc-demo", 1), Some((&mine, ".interrupted")), lives),
+        (marked("dc-demo", 1), Some((&elsewhere, "")), Proof::None),
+        (marked("dc-demo", 1), None, Proof::None),
+        (marked("dc-demo", 2), Some((&over, "")), Proof::None),
+        (marked("dc-other", 1), Some((&over, "")), Proof::None),
         (about("dc-demo", 2, Act::Uninstall), Some((&over, "")), Proof::None),
+        (about("dc-demo", 1, Act::Advance), Some((&over, "")), Proof::None),
     ];
+    let left = Revision { mark: Some("a-run.2".to_owned()), ..revision(2, "pending-upgrade") };
     for (about, record, expected) in cases {
-        let folder = tempfile::tempdir().expect("a folder");
-        run(folder.path(), "before", &about, record);
-        let found = look_for_proof(&folder.path().join("ours"), &wanted, &revision(2, "pending-upgrade"));
-        assert_eq!(found, expected, "{about:?} {record:?}");
+        assert_eq!(proof(&about, record, &left), expected, "{about:?} {record:?}");
     }
     // A release that is being uninstalled was left so by an uninstall, not by the upgrade that made its revision.
-    for (act, before, expected) in [(Act::Uninstall, 2, Proof::Ended), (Act::Advance, 1, Proof::None)] {
-        let folder = tempfile::tempdir().expect("a folder");
-        run(folder.path(), "before", &about("dc-demo", before, act), Some((&over, "")));
-        let found = look_for_proof(&folder.path().join("ours"), &wanted, &revision(2, "uninstalling"));
-        assert_eq!(found, expected, "{act:?}");
+    let left = Revision { status: "uninstalling".to_owned(), ..left };
+    assert_eq!(proof(&about("dc-demo", 2, Act::Uninstall), Some((&over, "")), &left), Proof::Ended);
+    assert_eq!(proof(&marked("dc-demo", 1), Some((&over, "")), &left), Proof::None);
+    // A rollback can mark nothing.
+    let left = Revision { status: "pending-rollback".to_owned(), ..left };
+    assert_eq!(proof(&about("dc-demo", 1, Act::Advance), Some((&over, "")), &left), Proof::Ended);
+}
+
+#[test]
+fn a_revision_that_bears_no_mark_or_the_one_of_the_revision_before_is_somebody_else_s() {
+    let mine = Recorded::of(std::process::id(), "helm upgrade", "run/step");
+    for mark in [None, Some("a-run.1".to_owned()), Some("another.2".to_owned())] {
+        let left = Revision { mark, ..revision(2, "pending-upgrade") };
+        assert_eq!(proof(&marked("dc-demo", 1), Some((&mine, ".ended")), &left), Proof::None, "{left:?}");
     }
+}
+
+#[test]
+fn a_record_that_is_younger_than_the_end_of_its_helm_is_somebody_else_s_by_the_api_server_s_clock() {
+    let over = Recorded::of(std::process::id(), "helm upgrade", "run/step");
+    let folder = tempfile::tempdir().expect("a folder");
+    run(folder.path(), "before", &marked("dc-demo", 1), Some((&over, ".ended")));
+    let wanted = about("dc-demo", 0, Act::Advance);
+    let look = |after_its_end: i64, ahead: i64| {
+        let updated = System.wall().checked_add(SignedDuration::from_secs(after_its_end)).expect("a time");
+        let mark = Some("a-run.2".to_owned());
+        let left = Revision { mark, updated: Some(updated), ..revision(2, "pending-upgrade") };
+        look_for_proof(&folder.path().join("ours"), &wanted, &left, SignedDuration::from_secs(ahead))
+    };
+    assert_eq!((look(-60, 0), look(60, 0)), (Proof::Ended, Proof::None));
+    assert_eq!((look(60, 60), look(-60, -120)), (Proof::Ended, Proof::None));
 }
 
 #[test]
 fn one_helm_that_cannot_be_seen_outweighs_one_that_has_ended() {
     let folder = tempfile::tempdir().expect("a folder");
-    let about = About {
-        server: String::new(),
-        namespace: String::new(),
-        release: "r".to_owned(),
-        before: 0,
-        act: Act::Advance,
-    };
+    let about = about("r", 0, Act::Advance);
     let mine = Recorded::of(std::process::id(), "helm upgrade", "run/step");
     run(folder.path(), "first", &about, Some((&mine, ".ended")));
     run(folder.path(), "second", &about, None);
-    assert_eq!(look_for_proof(&folder.path().join("ours"), &about, &revision(1, "pending-install")), Proof::None);
+    let left = Revision { updated: None, ..revision(1, "pending-rollback") };
+    assert_eq!(look_for_proof(&folder.path().join("ours"), &about, &left, SignedDuration::ZERO), Proof::None);
 }

@@ -84,6 +84,18 @@ impl Says {
                 || line.contains("namespaces \"") && line.contains("not found")
         })
     }
+
+    /// Whether it read the chart, and then could not do with the values what the chart asks for.
+    pub(crate) fn is_about_values(&self) -> bool {
+        const SIGNS: [&str; 5] = [
+            "executing \"",
+            "execution error at",
+            "values don't meet the specifications",
+            "error converting YAML to JSON",
+            "unable to build kubernetes objects",
+        ];
+        self.error.iter().any(|line| SIGNS.iter().any(|sign| line.contains(sign)))
+    }
 }
 
 fn diagnostic(severity: Severity, summary: String, detail: String) -> Update {

@@ -9,10 +9,10 @@ use crate::failure::{Code, Failure};
 use crate::process::Manner;
 use crate::step::halt::{Asked, was_stopped};
 use crate::step::helm::{End, Work};
-use crate::step::helm_plan;
 use crate::step::helm_release::Act;
 use crate::step::invoke::words;
 use crate::step::{Kit, Mode, ObjectChange, Outcome, Stopped, Update};
+use crate::step::{helm_deployed, helm_plan};
 
 /// The step *Uninstall chart*.
 pub async fn uninstall(kit: &Kit) -> Outcome {
@@ -40,7 +40,8 @@ async fn remove(work: &Work<'_>) -> Result<Outcome, End> {
     let mut args = words(&["uninstall", release, "--ignore-not-found"]);
     args.extend(work.in_namespace());
     args.extend(work.waiting());
-    let (says, done) = work.change("helm uninstall", args, last.revision, Act::Uninstall, Manner::Unsignalled).await?;
+    let about = work.about(last.revision, Act::Uninstall);
+    let (says, done) = work.change("helm uninstall", args, &about, Manner::Unsignalled).await?;
     let ended = &done.ended;
     if ended.exit.is_success() {
         return Ok(Outcome::Done(format!("release {release} is uninstalled")));
@@ -60,7 +61,7 @@ async fn remove(work: &Work<'_>) -> Result<Outcome, End> {
 
 /// Says each object of the release that would go.
 async fn would_remove(work: &Work<'_>, revision: u64) -> Result<Outcome, End> {
-    let objects: Vec<Document> = helm_plan::objects(&helm_plan::manifest(work, revision).await?)?;
+    let objects: Vec<Document> = helm_plan::objects(&helm_deployed::get(work, revision).await?.manifest)?;
     for object in &objects {
         helm_plan::say(work, object, ObjectChange::Deleted).await;
     }

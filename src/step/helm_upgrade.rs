@@ -1,17 +1,19 @@
 //! *Upgrade chart*: moves a live release to the bundle's chart.
 //!
-//! A chart that renders to what is deployed is left alone: an upgrade would only make a revision and run the hooks again.
+//! A chart that renders to what is deployed, all of which is still there, is left alone: an upgrade would only make a
+//! revision and run the hooks again. Where something of it is gone, the upgrade makes it anew.
 //! Else it is the same `helm upgrade` as for a bootstrap. What failed stays as Helm left it, unless the caller asked to have
 //! it rolled back; a rollback is never signalled.
 
 use crate::failure::Failure;
 use crate::process::Manner;
 use crate::step::helm::{End, Work};
-use crate::step::helm_plan;
-use crate::step::helm_release::{Act, Revision};
+use crate::step::helm_deployed::deployed;
+use crate::step::helm_plan::{self, Compared, up_to_date};
+use crate::step::helm_release::Act;
 use crate::step::invoke::words;
 use crate::step::record::begin_upgrade;
-use crate::step::{Kit, Mode, OnChartFailure, Outcome};
+use crate::step::{Kit, Mode, OnChartFailure, Outcome, Severity, Update};
 
 /// The step *Upgrade chart*.
 pub async fn upgrade(kit: &Kit) -> Outcome {
@@ -33,8 +35,10 @@ impl Work<'_> {
         let history = self.history().await?;
         // Before anything is written: while another Helm may be at work, nothing of the instance is touched.
         self.consider(&history).await?;
-        if let Some(revision) = helm_plan::is_as_deployed(self, &history).await? {
-            return Ok(Outcome::Nothing(format!("release {} is up to date (revision {revision})", self.chart.release)));
+        match helm_plan::compare_with_deployed(self, &history).await? {
+            Compared::AsDeployed(revision) => return Ok(Outcome::Nothing(up_to_date(&self.chart.release, revision))),
+            Compared::Missing(titles) => kit.updates.send(self.say_what_is_gone(&titles)),
+            Compared::Other => {}
         }
         self.go_on("stopped before Helm changed anything")?;
         begin_upgrade(kit).await?;
@@ -43,6 +47,24 @@ impl Work<'_> {
                 Ok(Outcome::Failed(self.roll_back(failure).await))
             }
             outcome => Ok(outcome),
+        }
+    }
+
+    fn say_what_is_gone(&self, titles: &[String]) -> Update {
+        let what = match titles {
+            [one] => format!("{one} is not there"),
+            more => format!("{} objects are not there", more.len()),
+        };
+        Update::Diagnostic {
+            severity: Severity::Warning,
+            origin: "dcctl".to_owned(),
+            summary: format!(
+                "release {} is deployed, and {what}: the upgrade makes anew what is gone",
+                self.chart.release
+            ),
+            detail: if titles.len() == 1 { String::new() } else { titles.join("\n") },
+            address: None,
+            source: None,
         }
     }
 
@@ -60,7 +82,8 @@ impl Work<'_> {
         let mut args = words(&["rollback", &self.chart.release, &deployed.to_string()]);
         args.extend(self.in_namespace());
         args.extend(self.waiting());
-        match self.change("helm rollback", args, last.revision, Act::Advance, Manner::Unsignalled).await {
+        let about = self.about(last.revision, Act::Advance);
+        match self.change("helm rollback", args, &about, Manner::Unsignalled).await {
             Ok((_, done)) if done.ended.exit.is_success() => {
                 failure.cause(format!("the release was rolled back to revision {deployed}"))
             }
@@ -71,8 +94,4 @@ impl Work<'_> {
             Err(why) => failure.cause(format!("and it could not be rolled back: {}", why.message)),
         }
     }
-}
-
-fn deployed(history: &[Revision]) -> Option<u64> {
-    history.iter().rev().find(|revision| revision.status == "deployed").map(|revision| revision.revision)
 }

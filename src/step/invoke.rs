@@ -87,13 +87,21 @@ impl Call {
         means: &Means,
         hear: impl FnMut(process::Update) -> Option<process::Update>,
     ) -> Result<Done, Failure> {
+        let files = self.files(means)?;
+        self.run_in(means, files, Stdin::Null, hear).await
+    }
+
+    /// The files of a program that may be started now.
+    ///
+    /// # Errors
+    /// When they could not be made, and when the program would change the cluster and this run may not any more.
+    pub(crate) fn files(&self, means: &Means) -> Result<Files, Failure> {
         match (means.mode, self.manner) {
             (Mode::Act, Manner::OpenTofu | Manner::Helm | Manner::Unsignalled) => means.may_write.now()?,
             // What the bundle's commands do is theirs, and images are built before there is a lock.
             (Mode::Act, Manner::Query | Manner::Group) | (Mode::DryRun, _) => {}
         }
-        let files = Files::make(means, &self.name, self.raw)?;
-        self.run_in(means, files, Stdin::Null, hear).await
+        Files::make(means, &self.name, self.raw)
     }
 
     /// The same with these files, and something to read.
@@ -112,9 +120,8 @@ impl Call {
         }
         let name = self.name.clone();
         let spec = Spec { stdin, ..self.spec(means, &files) };
-        let sink = Forward { means, name: name.clone(), hear };
+        let sink = Forward { means, name, hear };
         let ended = process::drive(spec, means.limits, means.stop.clone(), means.clock.as_ref(), sink).await?;
-        say_unnamed(means, &name, &ended);
         Ok(Done { ended, files })
     }
 
@@ -146,15 +153,6 @@ impl Call {
     }
 }
 
-/// Says that more was left than could be named.
-fn say_unnamed(means: &Means, name: &str, ended: &Ended) {
-    if ended.unnamed > 0 {
-        let text =
-            format!("{name} left {} more processes behind, which came and went too fast to be named", ended.unnamed);
-        means.updates.send(Update::Note(text));
-    }
-}
-
 /// A program that has ended. Its raw output goes with this value, unless it is kept.
 #[derive(Debug)]
 pub(crate) struct Done {
@@ -180,6 +178,11 @@ impl Done {
             return Err(unreadable(format!("it is longer than {} MiB", LONGEST_ANSWER >> 20)));
         }
         Ok(bytes)
+    }
+
+    /// Where it stands what it was about.
+    pub(crate) fn about(&self) -> PathBuf {
+        self.files.about()
     }
 
     /// Moves the raw standard output away, where it stays. A rename needs no room on the disk.
@@ -219,6 +222,11 @@ impl Files {
             record: records.join(slug(name)),
             keep: means.keep_output,
         })
+    }
+
+    /// Where it stands what the program is about.
+    pub(crate) fn about(&self) -> PathBuf {
+        about_path(&self.record)
     }
 
     /// Finds names that no other program of this run has had.
@@ -287,9 +295,8 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
 /// [`Code::RunDirUnusable`].
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
     let write = || {
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let mut file = process::own_file().write(true).create(true).truncate(true).open(path)?;
         file.write_all(bytes)
     };
     write().map_err(|error| {
@@ -365,7 +372,8 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    const MOST: usize = 20;
+    /// Enough for an error that OpenTofu puts into a box.
+    pub(crate) const MOST: usize = 40;
 
     /// Keeps a line, and forgets the oldest. It is not cut: half of a secret in it would not be known for one.
     pub(crate) fn push(&mut self, line: &str) {

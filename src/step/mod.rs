@@ -6,8 +6,10 @@
 //! dry run goes through the same functions with [`Mode::DryRun`], in which nothing may be written.
 
 // The steps that talk to the API server.
+mod claims;
 pub mod declaration;
 pub mod destroying;
+mod elsewhere;
 pub mod guard;
 mod halt;
 pub mod operator;
@@ -23,23 +25,29 @@ mod exec;
 mod helm;
 mod helm_uninstall;
 mod helm_upgrade;
+mod helm_deployed;
 mod helm_end;
 mod helm_plan;
 mod helm_release;
 mod helm_says;
+mod helm_stamp;
 mod helm_values;
 mod origin;
 mod tofu;
 mod tofu_destroy;
 mod tofu_end;
+mod tofu_first;
+mod tofu_lock;
 mod tofu_outputs;
 mod tofu_plan;
+mod tofu_remote;
 mod tofu_root;
 mod tofu_state;
 mod tofu_upgrade;
 mod tofu_ui;
 
 // What both kinds share.
+pub mod rights;
 mod invoke;
 mod perform;
 mod temporary;
@@ -69,7 +77,7 @@ pub use helm_uninstall::uninstall as uninstall_chart;
 pub use helm_upgrade::upgrade as upgrade_chart;
 pub use invoke::{OUTPUT, PRIVATE, RECORDS};
 pub use manifests::check_manifests;
-pub use origin::refuse_lost_state;
+pub use origin::{StateSeen, look_at_state, refuse_lost_state, refuse_unsaved_state};
 pub use perform::{perform, refuse_local_state_in_ci};
 pub use record::{record_failure, refuse_foreign};
 pub use temporary::check_temporary_folder;
@@ -77,9 +85,11 @@ pub use tofu::{apply as apply_root, refuse_local_state};
 pub use tofu_destroy::destroy as destroy_root;
 pub use tofu_end::look_first;
 pub use tofu_outputs::Outputs;
-pub use tofu_state::{Lineage, Part, kept, lineage, unsaved};
+pub use tofu_state::{Lineage, Part, StateFile, kept, lineage, unsaved};
+#[cfg(fuzzing)]
+pub use tofu_ui::attack::check as attack_ui;
 pub use tofu_upgrade::{apply_planned, plan as plan_root};
-pub use tools::{find_helm, find_tofu};
+pub use tools::{find_helm, find_tofu, needs_helm, needs_tofu};
 pub use updates::{Updates, UpdatesReceiver, updates};
 pub use witness::{Root, Witness, guess, last_words, learn, rescue};
 
@@ -108,6 +118,8 @@ pub struct Means {
     pub mode: Mode,
     /// The run's id.
     pub run: String,
+    /// Who runs it, as in the lock.
+    pub holder: String,
     /// The run's directory; every file that a step makes for its own use is in it.
     pub run_dir: PathBuf,
     /// Whether anything may be changed at this moment.

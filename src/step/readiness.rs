@@ -3,6 +3,9 @@
 //!
 //! What is said meanwhile is what changed: a workload that is not ready and why, and that it is ready now. A pod that
 //! merely takes its time is said after a while only; one in trouble at once.
+//!
+//! What is waited for is everything that runs in the instance's namespace, and whatever its release's manifest names,
+//! wherever that is: a workload that somebody deleted is not there to be looked at, and yet not ready.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,10 +14,11 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::clock::{Instant, human};
-use crate::cluster::wait::{Look, Seen, State, Workload};
+use crate::cluster::wait::{Look, Named, Seen, State, Workload};
 use crate::config::Deployment;
 use crate::failure::{Code, Failure};
 use crate::step::halt::{Or, drive, stopped, unless_stopped};
+use crate::step::helm_deployed::named_workloads;
 use crate::step::{Kit, Mode, ObjectName, Outcome, Update};
 
 /// How often workloads are looked at: often at first, because most are ready soon.
@@ -31,6 +35,11 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The step *Wait for readiness*.
 pub async fn wait_for_readiness(kit: &Kit) -> Outcome {
+    // Not below: a force that drops what it waits for would leave a Helm to itself.
+    let named = match named_workloads(kit).await {
+        Ok(named) => named,
+        Err(end) => return end.into_outcome(),
+    };
     drive(kit, async {
         let Some(instance) = &kit.bundle.instance else {
             return Ok(Outcome::Nothing("the bundle has no instance".to_owned()));
@@ -38,7 +47,7 @@ pub async fn wait_for_readiness(kit: &Kit) -> Outcome {
         if kit.mode == Mode::DryRun {
             return Ok(Outcome::Nothing("a dry run starts nothing to wait for".to_owned()));
         }
-        let target = Target::Namespace(&instance.namespace);
+        let target = Target::Instance { namespace: &instance.namespace, named: &named };
         match until_ready(kit, target, instance.readiness_timeout, Code::ReadinessTimedOut).await? {
             Or::Ended(look) => Ok(Outcome::Done(count(&look))),
             Or::Stopped => Ok(stopped("stopped waiting; nothing was changed")),
@@ -52,22 +61,27 @@ pub async fn wait_for_readiness(kit: &Kit) -> Outcome {
 pub(in crate::step) enum Target<'a> {
     /// One Deployment and its pods.
     Deployment(&'a Deployment),
-    /// Every workload of a namespace.
-    Namespace(&'a str),
+    /// Every workload of a namespace, and what has to be there.
+    Instance {
+        /// The namespace.
+        namespace: &'a str,
+        /// What the release names.
+        named: &'a [Named],
+    },
 }
 
 impl Target<'_> {
     fn namespace(&self) -> &str {
         match self {
             Target::Deployment(deployment) => &deployment.namespace,
-            Target::Namespace(namespace) => namespace,
+            Target::Instance { namespace, .. } => namespace,
         }
     }
 
     fn title(&self) -> String {
         match self {
             Target::Deployment(deployment) => format!("Deployment {}/{}", deployment.namespace, deployment.name),
-            Target::Namespace(namespace) => format!("the instance in {namespace}"),
+            Target::Instance { namespace, .. } => format!("the instance in {namespace}"),
         }
     }
 }
@@ -80,14 +94,14 @@ pub(in crate::step) async fn until_ready(
     timed_out: Code,
 ) -> Result<Or<Look>, Failure> {
     let started = kit.clock.now();
-    let mut watch = Watch::new(target.namespace(), started);
+    let mut watch = Watch::new(started);
     loop {
         let looked = async {
             match target {
                 Target::Deployment(deployment) => {
                     kit.cluster.look_at_deployment(&deployment.namespace, &deployment.name).await
                 }
-                Target::Namespace(namespace) => kit.cluster.look_at_namespace(namespace).await,
+                Target::Instance { namespace, named } => kit.cluster.look_at_named(namespace, named).await,
             }
         };
         let seen = match unless_stopped(kit, looked).await {
@@ -119,7 +133,7 @@ pub(in crate::step) async fn until_ready(
 /// It only tells. What it may not see, or is not answered, is the other's to find out.
 pub(in crate::step) async fn tell_meanwhile<T>(kit: &Kit, namespace: &str, work: impl Future<Output = T>) -> T {
     let telling = async {
-        let mut watch = Watch::new(namespace, kit.clock.now());
+        let mut watch = Watch::new(kit.clock.now());
         loop {
             sleep(LOOK_MEANWHILE).await;
             match kit.cluster.look_at_namespace(namespace).await {
@@ -148,7 +162,9 @@ fn too_late(target: Target<'_>, limit: Duration, code: Code, seen: &Seen) -> Fai
     let tell = |of: fn(&State) -> Option<&str>| {
         look.workloads.iter().filter_map(move |workload| {
             let why = of(&workload.state)?;
-            Some(format!("{} {}: {why}", workload.kind, workload.name))
+            let Workload { kind, namespace, name, .. } = workload;
+            let elsewhere = if namespace == target.namespace() { String::new() } else { format!("{namespace}/") };
+            Some(format!("{kind} {elsewhere}{name}: {why}"))
         })
     };
     let troubled = tell(|state| if let State::Trouble(why) = state { Some(why) } else { None });
@@ -174,16 +190,15 @@ fn count(look: &Look) -> String {
 
 /// What was said so far, so that only what changed is said.
 struct Watch {
-    namespace: String,
     started: Instant,
-    said: BTreeMap<(&'static str, String), String>,
+    said: BTreeMap<(&'static str, String, String), String>,
     unseen: Vec<String>,
     silent: bool,
 }
 
 impl Watch {
-    fn new(namespace: &str, started: Instant) -> Watch {
-        Watch { namespace: namespace.to_owned(), started, said: BTreeMap::new(), unseen: Vec::new(), silent: false }
+    fn new(started: Instant) -> Watch {
+        Watch { started, said: BTreeMap::new(), unseen: Vec::new(), silent: false }
     }
 
     fn heed(&mut self, seen: &Seen, now: Instant) -> Vec<Update> {
@@ -209,12 +224,9 @@ impl Watch {
     }
 
     fn of_workload(&mut self, workload: &Workload, patient: bool) -> Option<Update> {
-        let key = (workload.kind, workload.name.clone());
-        let object = ObjectName {
-            kind: workload.kind.to_owned(),
-            namespace: Some(self.namespace.clone()),
-            name: workload.name.clone(),
-        };
+        let Workload { kind, namespace, name, .. } = workload.clone();
+        let object = ObjectName { kind: kind.to_owned(), namespace: Some(namespace.clone()), name: name.clone() };
+        let key = (kind, namespace, name);
         match &workload.state {
             State::Ready => self.said.remove(&key).map(|_| Update::Ready { object }),
             State::Starting(_) if workload.kind == "Pod" && patient => None,
@@ -233,6 +245,7 @@ mod tests {
     fn look(workloads: &[(&'static str, &str, State)]) -> Seen {
         let workloads = workloads.iter().map(|(kind, name, state)| Workload {
             kind,
+            namespace: "n".to_owned(),
             name: (*name).to_owned(),
             state: state.clone(),
         });
@@ -256,7 +269,7 @@ mod tests {
 
     #[test]
     fn only_what_changed_is_said() {
-        let mut watch = Watch::new("n", at(0));
+        let mut watch = Watch::new(at(0));
         let starting = State::Starting("0 of 1 pods are available".to_owned());
         let slow = State::Starting("it is being started".to_owned());
         let pulled = State::Trouble("no image".to_owned());
@@ -272,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_went_away_is_not_called_ready() {
-        let mut watch = Watch::new("n", at(0));
+        let mut watch = Watch::new(at(0));
         watch.heed(&look(&[("Pod", "p", State::Trouble("no image".to_owned()))]), at(1));
         assert!(watch.heed(&look(&[]), at(2)).is_empty());
     }
@@ -284,7 +297,8 @@ mod tests {
             ("Pod", "p", State::Trouble("no image".to_owned())),
             ("Pod", "q", State::Ready),
         ]);
-        let failure = too_late(Target::Namespace("n"), Duration::from_secs(300), Code::ReadinessTimedOut, &seen);
+        let target = Target::Instance { namespace: "n", named: &[] };
+        let failure = too_late(target, Duration::from_secs(300), Code::ReadinessTimedOut, &seen);
         assert_eq!(failure.message, "the instance in n was not ready within 5m0s");
         assert_eq!(failure.causes, ["Pod p: no image", "Deployment d: 0 of 1 pods are available"]);
     }

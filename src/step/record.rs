@@ -6,12 +6,13 @@
 use serde_json::{Map, Value, json};
 
 use crate::clock::rfc3339;
-use crate::cluster::instances::{Declared, LINEAGE, PHASE, Phase, RELEASE};
-use crate::cluster::record::{BUNDLE, Progress, Record, SCHEMA};
+use crate::cluster::instances::{Declared, LINEAGE, PHASE, Phase, RELEASE, SERIAL};
+use crate::cluster::record::{BUNDLE, Progress, Record, SCHEMA, StateVersion};
 use crate::failure::{Code, Failure};
+use crate::pipeline::Verb;
 use crate::step::halt::drive;
 use crate::step::tools::Version;
-use crate::step::{Backwards, Kit, Mode, ObjectChange, ObjectName, Outcome, Part, Update, origin};
+use crate::step::{Backwards, Kit, Lineage, Mode, ObjectChange, ObjectName, Outcome, Part, Update, origin, tofu_state};
 
 /// Refuses, before an install asks for the lock, what speaks against it: an install record that is not this bundle's to
 /// rewrite, and OpenTofu state of another cluster. It only reads, and is asked again right before each write.
@@ -23,6 +24,9 @@ pub async fn refuse_foreign(kit: &Kit) -> Result<(), Failure> {
         let uid = kit.cluster.uid().await?;
         let before = kit.cluster.install_record(&uid, &kit.bundle.name).await?;
         refuse_backwards(kit, before.as_ref())?;
+        if kit.bundle.prerequisites.is_some() {
+            tofu_state::refuse_errored(Part::Prerequisites, &kit.state_dir)?;
+        }
         origin::own_state(kit, Part::Prerequisites).await
     };
     match looked.await {
@@ -56,10 +60,36 @@ pub(in crate::step) async fn begin_install(kit: &Kit) -> Result<(), Failure> {
     let uid = kit.cluster.uid().await?;
     let before = kit.cluster.install_record(&uid, &kit.bundle.name).await?;
     refuse_backwards(kit, before.as_ref())?;
+    // Which state it is stays written down, whatever becomes of this run.
+    let state = before.and_then(|before| before.state);
     match kit.mode {
-        Mode::Act => kit.cluster.write_install_record(&record(kit, uid, Progress::Applying)).await,
+        Mode::Act => kit.cluster.write_install_record(&record(kit, uid, Progress::Applying, state)).await,
         Mode::DryRun => Ok(()),
     }
+}
+
+/// What the install record says of the state of what all instances share.
+///
+/// # Errors
+/// When the cluster cannot be asked, or the record is not this bundle's.
+pub(in crate::step) async fn shared_state(kit: &Kit) -> Result<Option<StateVersion>, Failure> {
+    let uid = kit.cluster.uid().await?;
+    let before = kit.cluster.install_record(&uid, &kit.bundle.name).await?;
+    Ok(before.and_then(|before| before.state))
+}
+
+/// Writes down in the install record, if there is one, which state that is and how old.
+///
+/// # Errors
+/// What the API server says.
+pub(in crate::step) async fn record_shared_state(kit: &Kit, state: &Lineage) -> Result<(), Failure> {
+    let uid = kit.cluster.uid().await?;
+    let Some(before) = kit.cluster.install_record(&uid, &kit.bundle.name).await? else { return Ok(()) };
+    let state = Some(StateVersion { lineage: state.lineage.clone(), serial: state.serial });
+    if kit.mode == Mode::DryRun || before.state == state {
+        return Ok(());
+    }
+    kit.cluster.write_install_record(&Record { state, ..before }).await
 }
 
 /// The step *Record the install*.
@@ -69,7 +99,8 @@ pub async fn record_install(kit: &Kit) -> Outcome {
         let before = kit.cluster.install_record(&uid, &kit.bundle.name).await?;
         let note = format!("{} {}", kit.bundle.name, kit.bundle.version);
         if kit.mode == Mode::Act {
-            kit.cluster.write_install_record(&record(kit, uid, Progress::Installed)).await?;
+            let state = before.as_ref().and_then(|before| before.state.clone());
+            kit.cluster.write_install_record(&record(kit, uid, Progress::Installed, state)).await?;
         }
         // Beginning the install wrote it already, so in a real run it is never new here.
         let change = match (kit.mode, before) {
@@ -90,7 +121,7 @@ pub async fn record_install(kit: &Kit) -> Outcome {
     .await
 }
 
-fn record(kit: &Kit, cluster_uid: String, phase: Progress) -> Record {
+fn record(kit: &Kit, cluster_uid: String, phase: Progress, state: Option<StateVersion>) -> Record {
     let operator = kit.bundle.operator.as_ref().and_then(|operator| operator.deployment.as_ref());
     let settings = json!({
         (BUNDLE): kit.bundle.name,
@@ -107,6 +138,7 @@ fn record(kit: &Kit, cluster_uid: String, phase: Progress) -> Record {
         time: rfc3339(kit.clock.wall()),
         settings,
         outputs: Map::new(),
+        state,
     }
 }
 
@@ -129,9 +161,10 @@ pub async fn record_phase(kit: &Kit) -> Outcome {
 /// Writes `Failed` on the declaration, if it says that a run is at work. What the engine does when a step failed;
 /// never for a run that lost its lock.
 ///
-/// An instance that was refused because it is `Ready` stays so.
+/// An instance that was refused because it is `Ready` stays so. An upgrade that changed nothing leaves the phase alone: it may
+/// have gone on without the lock, and the one that is written may be that of a bootstrap at work.
 pub async fn record_failure(kit: &Kit) -> Result<(), Failure> {
-    if kit.mode == Mode::DryRun {
+    if kit.mode == Mode::DryRun || (kit.verb == Verb::Upgrade && !kit.course.has_changed()) {
         return Ok(());
     }
     let Some(Some(declared)) = find(kit).await? else { return Ok(()) };
@@ -147,25 +180,29 @@ pub async fn recorded_lineage(kit: &Kit) -> Result<Option<String>, Failure> {
     Ok(declared.and_then(|declared| declared.lineage))
 }
 
-/// Records the lineage of the instance's OpenTofu state on its declaration, so that an apply from another or an empty
-/// state can be refused. Nothing happens without a declaration, in a dry run, and when it is recorded already.
-pub async fn record_lineage(kit: &Kit, lineage: &str) -> Result<(), Failure> {
+/// Records on the declaration which OpenTofu state the instance has and how old that is, so that an apply from another, an
+/// older or an empty one can be refused. Nothing happens without a declaration, in a dry run, and when it is recorded already.
+pub async fn record_state(kit: &Kit, state: &Lineage) -> Result<(), Failure> {
     let Some(Some(declared)) = find(kit).await? else { return Ok(()) };
-    if kit.mode == Mode::DryRun || declared.lineage.as_deref() == Some(lineage) {
+    let is_recorded = declared.lineage.as_ref() == Some(&state.lineage)
+        && declared.serial.is_some_and(|serial| serial == state.serial);
+    if kit.mode == Mode::DryRun || is_recorded {
         return Ok(());
     }
     let (api_version, name) = identity(kit).expect("a declaration was found by it");
-    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &[(LINEAGE, Some(lineage))]).await
+    let serial = state.serial.to_string();
+    let annotations = [(LINEAGE, Some(state.lineage.as_str())), (SERIAL, Some(serial.as_str()))];
+    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &annotations).await
 }
 
-/// Takes the lineage off the declaration: nothing is left that the state knew. Nothing happens without a declaration.
+/// Takes the state's name off the declaration: nothing is left that the state knew. Nothing happens without a declaration.
 pub(in crate::step) async fn forget_lineage(kit: &Kit) -> Result<(), Failure> {
     let Some(Some(declared)) = find(kit).await? else { return Ok(()) };
     if kit.mode == Mode::DryRun || declared.lineage.is_none() {
         return Ok(());
     }
     let (api_version, name) = identity(kit).expect("a declaration was found by it");
-    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &[(LINEAGE, None)]).await
+    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &[(LINEAGE, None), (SERIAL, None)]).await
 }
 
 /// Writes the phase `Upgrading`, before the first act of an upgrade that it names.
@@ -183,6 +220,8 @@ pub(in crate::step) struct Found {
     pub(in crate::step) uid: String,
     pub(in crate::step) phase: Option<String>,
     pub(in crate::step) lineage: Option<String>,
+    /// How old the state was when a run on it ended last; none where that was not written down.
+    pub(in crate::step) serial: Option<u64>,
 }
 
 /// The API version and the name of the declaration, when the bundle has one.
@@ -200,7 +239,8 @@ pub(in crate::step) async fn find(kit: &Kit) -> Result<Option<Option<Found>>, Fa
             let metadata = &object["metadata"];
             let annotation = |name: &str| metadata["annotations"][name].as_str().map(str::to_owned);
             let uid = metadata["uid"].as_str().unwrap_or_default().to_owned();
-            Ok(Some(Some(Found { uid, phase: annotation(PHASE), lineage: annotation(LINEAGE) })))
+            let serial = annotation(SERIAL).and_then(|serial| serial.parse().ok());
+            Ok(Some(Some(Found { uid, phase: annotation(PHASE), lineage: annotation(LINEAGE), serial })))
         }
     }
 }
@@ -220,9 +260,13 @@ async fn write_phase(kit: &Kit, declared: &Found, phase: Phase) -> Result<(), Fa
         let message = format!("the instance \"{name}\" is not {} any more", phase.word());
         return Err(Failure::new(Code::CannotTell, message).cause("another run has marked it Destroying meanwhile"));
     }
-    // One that is recorded already stays: who was refused because its state is another one comes here too.
-    let lineage = origin::of_instance(kit).filter(|_| declared.lineage.is_none());
-    let lineage = lineage.as_deref().map(|lineage| (LINEAGE, Some(lineage)));
+    // One that is recorded already stays. Who was refused because of its state comes here with `Failed`: which state the
+    // instance has is not learned from that.
+    let is_news = declared.lineage.is_none() && phase != Phase::Failed;
+    let state = origin::of_instance(kit).filter(|_| is_news);
+    let serial = state.as_ref().map(|state| state.serial.to_string());
+    let lineage = state.as_ref().map(|state| (LINEAGE, Some(state.lineage.as_str())));
+    let lineage = lineage.into_iter().chain(serial.as_deref().map(|serial| (SERIAL, Some(serial))));
     let release = (phase == Phase::Ready).then_some((RELEASE, Some(kit.bundle.version.as_str())));
     let phase = std::iter::once((PHASE, Some(phase.word())));
     let annotations: Vec<(&str, Option<&str>)> = phase.chain(lineage).chain(release).collect();

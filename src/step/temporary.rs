@@ -10,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use crate::failure::{Code, Failure};
-use crate::step::Kit;
+use crate::step::Means;
 
 /// The variable that names it.
 const VARIABLE: &str = "TMPDIR";
@@ -25,8 +25,8 @@ const NAME: usize = 16;
 ///
 /// # Errors
 /// [`Code::TemporaryFolderUnusable`], naming the folder.
-pub fn check_temporary_folder(kit: &Kit) -> Result<(), Failure> {
-    let set = kit.environment.iter().find(|(name, value)| name == VARIABLE && !value.is_empty());
+pub fn check_temporary_folder(means: &Means) -> Result<(), Failure> {
+    let set = means.environment.iter().find(|(name, value)| name == VARIABLE && !value.is_empty());
     let (folder, whence) = match set {
         Some((_, folder)) => (folder.as_str(), format!(", which {VARIABLE} names,")),
         None => (USUAL, String::new()),
@@ -36,7 +36,7 @@ pub fn check_temporary_folder(kit: &Kit) -> Result<(), Failure> {
         return Err(Failure::new(Code::TemporaryFolderUnusable, sentence)
             .cause("it is no absolute path: each tool would look for it in another working folder"));
     }
-    let name = format!("dcctl-{}", kit.run);
+    let name = format!("dcctl-{}", means.run);
     let path = Path::new(folder).join(&name[..name.len().min(NAME)]);
     let made = UnixListener::bind(&path);
     let _ = fs::remove_file(&path);

@@ -13,20 +13,19 @@ use serde_json::{Map, Value};
 
 use crate::config::{Bundle, Root};
 use crate::failure::{Code, Failure};
-use crate::process::{Manner, Stop};
+use crate::process::{Manner, Stdin, Stop};
 use crate::step::invoke::{Call, Done, PRIVATE, Raw, Tail, make_folder, words, write_private};
+use crate::step::record::find;
 use crate::step::tofu_end::{self, Afterwards};
+use crate::step::tofu_lock::{self, Held, Use};
 use crate::step::tofu_plan::Wanted;
 use crate::step::tofu_root::{Backend, copy, declared_backend};
 use crate::step::tofu_state::{self, Part, StateFile};
 use crate::step::tofu_ui::{Heard, Ui, signs};
-use crate::step::{Kit, Mode, Outcome, Severity, Stopped, Tool, Update, origin};
+use crate::step::{Kit, Mode, Outcome, Severity, Stopped, Tool, Update, origin, tofu_first};
 
 /// The file in which a bundle pins its providers.
 const LOCK_FILE: &str = ".terraform.lock.hcl";
-
-/// How long OpenTofu waits for a state that another one has locked.
-pub(in crate::step) const LOCK_TIMEOUT: &str = "30s";
 
 /// Refuses a bundle whose roots keep their state on this machine, which in CI is gone with the job.
 ///
@@ -39,9 +38,10 @@ pub fn refuse_local_state(bundle: &Bundle) -> Result<(), Failure> {
             let name = root.dir.strip_prefix(&bundle.root).unwrap_or(&root.dir);
             let sentence =
                 format!("`{}` keeps its OpenTofu state on this machine, which a CI job loses", name.display());
-            return Err(Failure::new(Code::OptionInvalid, sentence).hint(
-                "name a folder that outlives the job with --state-dir, or declare a remote backend in the root",
-            ));
+            return Err(Failure::new(Code::OptionInvalid, sentence)
+                .hint("declare a remote backend in the root: then every job works from the same state")
+                .hint("or mount a folder that is kept between the jobs, and is no cache, and name it with --state-dir")
+                .hint("or, on a machine whose disk outlives its jobs, name a folder there with --state-dir"));
         }
     }
     Ok(())
@@ -121,18 +121,43 @@ impl<'a> Work<'a> {
             owner.take(self.part, state_dir)?;
             self.check_state();
         }
-        let cwd = self.prepare().await?;
-        self.init(&cwd).await?;
-        self.go_on()?;
+        let cwd = self.begin().await?;
+        self.name_local_state().await?;
         let mut args = words(&["apply", "-json", "-input=false", "-auto-approve"]);
-        args.push(format!("-lock-timeout={LOCK_TIMEOUT}").into());
         args.extend(self.common(&self.part.state(state_dir)));
         self.change("apply", args, &cwd).await
+    }
+
+    /// Writes down which local state there is, before anything is applied: killed in its first apply it is known, here and
+    /// elsewhere. That of an instance is named on its declaration, so a bundle that declares nothing has no place for it;
+    /// that of what all instances share in the install record.
+    async fn name_local_state(&self) -> Result<(), Failure> {
+        let kit = self.kit;
+        let is_undeclared = self.part == Part::Infrastructure && find(kit).await?.flatten().is_none();
+        if is_undeclared || !self.has_local_state() {
+            return Ok(());
+        }
+        let state = match StateFile::look(&self.part.state(&kit.state_dir)) {
+            StateFile::State(state) => state,
+            StateFile::Missing => tofu_first::begin(self.part, &kit.run_dir, &kit.state_dir, &self.tofu.version)?,
+            StateFile::Empty | StateFile::Unreadable => return Ok(()),
+        };
+        let recorded = origin::record(kit, self.part, &state).await;
+        if recorded.is_err() {
+            // No apply comes after this.
+            tofu_first::settle(self.part, &kit.run_dir, &kit.state_dir, tofu_first::Known::OwnBeginning);
+        }
+        recorded
     }
 
     /// How people call the root: its path in the bundle.
     pub(in crate::step) fn name(&self) -> String {
         self.root.dir.strip_prefix(&self.kit.bundle.root).unwrap_or(&self.root.dir).display().to_string()
+    }
+
+    /// The version of OpenTofu.
+    pub(in crate::step) fn tofu_version(&self) -> &str {
+        &self.tofu.version
     }
 
     pub(in crate::step) fn has_local_state(&self) -> bool {
@@ -159,9 +184,10 @@ impl<'a> Work<'a> {
         self.kit.run_dir.join(PRIVATE).join(format!("{}.tfvars.json", self.part.word()))
     }
 
-    /// Looks at the state after an apply, if there has to be one: it was there before, or something was begun.
+    /// Looks at the state after an apply, if there has to be one: it was there before, something was begun, or nothing of
+    /// OpenTofu's end was heard.
     pub(in crate::step) fn look_after(&self, before: &StateFile, ui: &Ui) -> Option<Afterwards> {
-        if ui.started() == 0 && !matches!(before, StateFile::State(_)) {
+        if ui.started() == 0 && ui.has_ended() && !matches!(before, StateFile::State(_)) {
             return None;
         }
         let path = self.part.state(&self.kit.state_dir);
@@ -169,19 +195,27 @@ impl<'a> Work<'a> {
         Some(Afterwards { trouble, recorded: tofu_state::addresses(&path) })
     }
 
-    /// Says what a state file of a killed apply means.
+    /// Says what a state file means into which an apply wrote nothing.
     pub(in crate::step) fn check_state(&self) {
         let path = self.part.state(&self.kit.state_dir);
-        if StateFile::look(&path) != StateFile::Empty {
+        // Of an apply that is at work nothing can be said yet.
+        let is_empty = StateFile::look(&path) == StateFile::Empty;
+        if !(is_empty || tofu_first::is_as_begun(&path)) || Held::on_this_machine(&path).is_some() {
             return;
         }
+        let (summary, why) = if is_empty {
+            (format!("the state file `{}` is empty", path.display()), "An apply was killed before it could write it")
+        } else {
+            let summary = format!("the state `{}` is as dcctl began it", path.display());
+            (summary, "Nothing came back of the apply that was to fill it")
+        };
         self.kit.updates.send(Update::Diagnostic {
             severity: Severity::Warning,
             origin: "dcctl".to_owned(),
-            summary: format!("the state file `{}` is empty", path.display()),
-            detail: "An apply was killed before it could write it. What that apply had made is not in the state, so \
-                     OpenTofu will try to make it again."
-                .to_owned(),
+            summary,
+            detail: format!(
+                "{why}. What that apply had made is not in the state, so OpenTofu will try to make it again."
+            ),
             address: None,
             source: None,
         });
@@ -249,24 +283,46 @@ impl<'a> Work<'a> {
         cwd: &Path,
         manner: Manner,
     ) -> Result<(Ui, Tail, Done), Failure> {
-        let call = self.call(verb, args, cwd, manner);
+        self.run_about(self.call(verb, args, cwd, manner), None).await
+    }
+
+    /// Runs OpenTofu; what it is about is written beside its record, and again when its lines show that it has the lock
+    /// of its state.
+    pub(in crate::step) async fn run_about(
+        &self,
+        call: Call,
+        mut about: Option<Use>,
+    ) -> Result<(Ui, Tail, Done), Failure> {
+        let call = Call { about: about.as_ref().map(Use::text), ..call };
         let (mut ui, mut tail) = (Ui::default(), Tail::default());
-        let done = call
-            .run(self.kit, |update| match ui.take(update) {
-                Heard::Said(said) => {
-                    for update in said {
-                        self.kit.updates.send(update);
+        let files = call.files(self.kit)?;
+        let beside = files.about();
+        let hear = |update| match ui.take(update) {
+            Heard::Said(said) => {
+                let holds = ui.at_work().and_then(|since| about.as_ref()?.has_the_lock(since));
+                if let Some(holds) = holds {
+                    if let Err(failure) = write_private(&beside, &holds.text()) {
+                        tracing::warn!(%failure, "that OpenTofu has the lock of its state could not be written down");
                     }
-                    None
+                    about = Some(holds);
                 }
-                Heard::Text(update) => {
-                    if let crate::process::Update::Line { text, .. } = &update {
-                        tail.push(text);
-                    }
-                    Some(update)
+                // Whose lock it is that keeps OpenTofu from its work is told by what is done about it.
+                for update in said.into_iter().filter(|update| !tofu_lock::is_about_a_holder(update, &ui)) {
+                    self.kit.updates.send(update);
                 }
-            })
-            .await?;
+                None
+            }
+            Heard::Text(update) => {
+                if let crate::process::Update::Line { text, .. } = &update {
+                    tail.push(text);
+                }
+                Some(update)
+            }
+        };
+        let done = call.run_in(self.kit, files, Stdin::Null, hear).await?;
+        for update in ui.cut_off() {
+            self.kit.updates.send(update);
+        }
         Ok((ui, tail, done))
     }
 

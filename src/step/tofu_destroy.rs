@@ -6,27 +6,32 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use crate::config::Root;
 use crate::failure::Failure;
-use crate::process::Manner;
 use crate::step::invoke::words;
-use crate::step::tofu::{End, LOCK_TIMEOUT, Work, is_local};
+use crate::step::record::{find, recorded_lineage};
+use crate::step::tofu::{End, Work, is_local};
 use crate::step::tofu_end::{self, Applied};
 use crate::step::tofu_plan::Wanted;
 use crate::step::tofu_root::declared_backend;
 use crate::step::tofu_state::{self, Part, StateFile};
-use crate::step::{Fate, Kit, Mode, Outcome, Severity, Update, origin};
+use crate::step::{Fate, Kit, Mode, Outcome, Severity, Update, invoke, origin, tofu_first};
 
 /// The step *Destroy infrastructure*.
 pub async fn destroy(kit: &Kit) -> Outcome {
     let part = Part::Infrastructure;
-    let Some(root) = part.root(&kit.bundle) else {
-        return Outcome::Nothing("the bundle has no infrastructure".to_owned());
-    };
+    let root = part.root(&kit.bundle);
     if kit.choices.infrastructure == Fate::Abandoned {
         return abandon(kit, root).await.unwrap_or_else(Outcome::Failed);
     }
+    let Some(root) = root else {
+        return match origin::own_state(kit, part).await {
+            Ok(_) => Outcome::Nothing("the bundle has no infrastructure".to_owned()),
+            Err(failure) => Outcome::Failed(failure),
+        };
+    };
     let work = Work::on(kit, part, root);
     let ended = match kit.mode {
         Mode::Act => work.destroy().await,
@@ -43,15 +48,16 @@ impl Work<'_> {
             return Ok(nothing);
         }
         let path = self.part.state(&kit.state_dir);
-        let cwd = self.prepare().await?;
-        self.init(&cwd).await?;
-        self.go_on()?;
+        let cwd = self.begin().await?;
         let mut args = words(&["destroy", "-json", "-input=false", "-auto-approve"]);
-        args.push(format!("-lock-timeout={LOCK_TIMEOUT}").into());
         args.extend(self.common(&path));
         let before = StateFile::look(&path);
-        let (ui, tail, done) = self.run("destroy", args, &cwd, Manner::OpenTofu).await?;
-        let state = self.has_local_state().then(|| self.look_after(&before, &ui)).flatten();
+        let (ui, tail, done) = self.run_locked("destroy", args, &cwd).await?;
+        let state = if self.has_local_state() {
+            self.look_after(&before, &ui)
+        } else {
+            self.look_after_remote(&done.ended, &cwd).await
+        };
         tofu_state::make_private(&kit.state_dir);
         let unsaved = self.rescue(&ui, &done, &cwd);
         let name = self.name();
@@ -59,6 +65,7 @@ impl Work<'_> {
         let (deed, ended) = ("destroy", &done.ended);
         let applied = Applied { deed, name: &name, ui: &ui, tail: &tail, ended, unsaved: unsaved.as_deref(), state };
         if !ended.exit.is_success() || unsaved.is_some() || is_gone {
+            origin::write_down_here(kit, self.part).await;
             return Ok(tofu_end::judge(&applied, kit.stop.now(), kit.clock.now()));
         }
         self.clean_up().await?;
@@ -76,85 +83,170 @@ impl Work<'_> {
     async fn is_destroyed(&self) -> Result<Option<Outcome>, Failure> {
         let kit = self.kit;
         tofu_state::refuse_errored(self.part, &kit.state_dir)?;
+        origin::refuse_while_at_work(kit)?;
         if origin::own_state(kit, self.part).await?.is_none() {
             return Ok(None);
         }
+        origin::refuse_empty(kit)?;
         let path = self.part.state(&kit.state_dir);
         Ok(match StateFile::look(&path) {
             StateFile::State(_) if tofu_state::addresses(&path).is_empty() => {
                 Some(Outcome::Nothing("nothing is in its state".to_owned()))
             }
-            StateFile::State(_) | StateFile::Unreadable => None,
-            StateFile::Missing | StateFile::Empty => {
-                Some(Outcome::Nothing("there is no state of it, and the declaration names none".to_owned()))
-            }
+            StateFile::State(_) | StateFile::Unreadable | StateFile::Empty => None,
+            StateFile::Missing => Some(Outcome::Nothing(match find(kit).await?.flatten() {
+                Some(_) => "there is no state of it, and the declaration names none".to_owned(),
+                None => self.unknown(&path),
+            })),
         })
     }
 
+    /// No declaration tells whether there ever was a state. That is said loudly: on a machine which is not the one that
+    /// built the instance, all that it has stays.
+    fn unknown(&self, path: &Path) -> String {
+        warn(
+            self.kit,
+            "whether the instance has infrastructure is not known".to_owned(),
+            format!(
+                "No declaration of it says so, and there is no `{}`. If it was built on another machine or with another \
+                 --state-dir, all that OpenTofu had made stays: run the destroy there.",
+                path.display()
+            ),
+        );
+        "there is no state of it here, and whether there is one elsewhere is not known".to_owned()
+    }
+
     /// Nothing is left, so the declaration names no state any more, and the files of the state go: a backup of it would
-    /// keep the instance's secrets.
+    /// keep the instance's secrets. Where nothing is declared, a state with nothing in it stays until the namespace is gone:
+    /// a run that goes on from there would not know else that nothing is left.
     async fn clean_up(&self) -> Result<(), Failure> {
         let kit = self.kit;
         origin::forget(kit).await?;
         if !self.has_local_state() {
             return Ok(());
         }
-        for file in self.part.files(&kit.state_dir) {
-            match fs::remove_file(&file) {
-                Ok(()) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => {
-                    kit.updates.send(Update::Note(format!("`{}` could not be removed: {error}", file.display())));
-                }
-            }
+        let last = tofu_state::lineage(&kit.state_dir, self.part);
+        let last = if find(kit).await?.flatten().is_none() { last } else { None };
+        remove_files(kit, self.part);
+        if let Some(state) = last {
+            invoke::make_folder(&kit.state_dir)?;
+            let text = tofu_first::empty(self.tofu_version(), &state.lineage, state.serial.max(tofu_first::SETTLED));
+            invoke::write_private(&self.part.state(&kit.state_dir), text.as_bytes())?;
         }
-        // Only when nothing of anybody else is in it.
-        let _ = fs::remove_dir(&kit.state_dir);
         Ok(())
     }
 }
 
+/// Nothing is left of the instance, so that this is no news to anybody any more: a state with nothing in it goes, too.
+pub(in crate::step) fn remove_empty_state(kit: &Kit) {
+    let part = Part::Infrastructure;
+    let is_asked = kit.mode == Mode::Act && kit.choices.infrastructure == Fate::Destroyed;
+    let path = part.state(&kit.state_dir);
+    let is_settled = tofu_state::lineage(&kit.state_dir, part).is_some_and(|_| !tofu_first::is_as_begun(&path));
+    if is_asked && is_settled && part.root(&kit.bundle).is_some() && tofu_state::addresses(&path).is_empty() {
+        remove_files(kit, part);
+    }
+}
+
+fn remove_files(kit: &Kit, part: Part) {
+    for file in part.files(&kit.state_dir) {
+        match fs::remove_file(&file) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                kit.updates.send(Update::Note(format!("`{}` could not be removed: {error}", file.display())));
+            }
+        }
+    }
+    // Only when nothing of anybody else is in it.
+    let _ = fs::remove_dir(&kit.state_dir);
+}
+
+fn warn(kit: &Kit, summary: String, detail: String) {
+    kit.updates.send(Update::Diagnostic {
+        severity: Severity::Warning,
+        origin: "dcctl".to_owned(),
+        summary,
+        detail,
+        address: None,
+        source: None,
+    });
+}
+
 /// Leaves the infrastructure where it is, and names what is known of it.
-async fn abandon(kit: &Kit, root: &Root) -> Result<Outcome, Failure> {
-    let known = known(kit, root);
+async fn abandon(kit: &Kit, root: Option<&Root>) -> Result<Outcome, Failure> {
+    origin::refuse_while_at_work(kit)?;
+    let recorded = recorded_lineage(kit).await?;
+    let known = known(kit, root, recorded.as_deref());
     let (would, is) = match kit.mode {
         Mode::Act => ("", "is"),
         Mode::DryRun => ("would be ", "would be"),
     };
-    let (what, detail) = match &known {
-        Some(addresses) if addresses.is_empty() => {
+    if root.is_none() && recorded.is_none() {
+        return Ok(Outcome::Nothing("the bundle has no infrastructure".to_owned()));
+    }
+    let (what, detail) = match known {
+        Known::All(addresses) if addresses.is_empty() => {
             return Ok(Outcome::Nothing("nothing is in its state".to_owned()));
         }
-        Some(addresses) => {
-            (format!("{} of its state", addresses.len()), addresses.iter().cloned().collect::<Vec<_>>().join(", "))
+        Known::All(addresses) => {
+            let listed = addresses.iter().cloned().collect::<Vec<_>>().join(", ");
+            (format!("{} of its state: {listed}", addresses.len()), listed)
         }
-        None => {
-            let why =
-                "Its state is not here, so what it had made cannot be named: look for what bears the instance's name.";
-            ("what nobody can name".to_owned(), why.to_owned())
+        Known::Once(addresses) => {
+            let listed = addresses.iter().cloned().collect::<Vec<_>>().join(", ");
+            let detail = format!(
+                "Its state is not here. The backup of an earlier version of it has {listed}; what was made after that \
+                 cannot be named: look for what bears the instance's name."
+            );
+            (format!("{} of the backup of its state: {listed}; and what is not known here", addresses.len()), detail)
         }
+        Known::AtBackend(backend) => (
+            format!("whatever the `{backend}` backend has of it"),
+            format!(
+                "That is not asked here: `tofu state list`, in an initialised copy of the root, names what the `{backend}` \
+                 backend has. What it does not have bears the instance's name at best."
+            ),
+        ),
+        Known::Nothing => (
+            "what is not known here".to_owned(),
+            "No state here tells what OpenTofu had made of it, so that cannot be named: look for what bears the instance's \
+             name."
+                .to_owned(),
+        ),
     };
-    kit.updates.send(Update::Diagnostic {
-        severity: Severity::Warning,
-        origin: "dcctl".to_owned(),
-        summary: format!("the instance's infrastructure {is} abandoned: it stays, and dcctl forgets it"),
-        detail: detail.clone(),
-        address: None,
-        source: None,
-    });
+    warn(kit, format!("the instance's infrastructure {is} abandoned: it stays, and dcctl forgets it"), detail);
     origin::forget(kit).await?;
-    Ok(Outcome::Done(match known {
-        Some(_) => format!("{would}abandoned: {what}: {detail}"),
-        None => format!("{would}abandoned: {what}"),
-    }))
+    Ok(Outcome::Done(format!("{would}abandoned: {what}")))
 }
 
-/// The addresses in the state, or in its backup where the state was lost; none when neither is there.
-fn known(kit: &Kit, root: &Root) -> Option<BTreeSet<String>> {
-    if !is_local(declared_backend(&root.dir).as_ref()) {
-        return None;
+/// What can be said of what is abandoned.
+enum Known {
+    /// The addresses in its state.
+    All(BTreeSet<String>),
+    /// The addresses in the backup of its state, which is lost: what an earlier version of it had.
+    Once(BTreeSet<String>),
+    /// A backend of this kind has the state, or had it.
+    AtBackend(String),
+    /// No state of it is here, or one into which nothing ever came.
+    Nothing,
+}
+
+fn known(kit: &Kit, root: Option<&Root>, recorded: Option<&str>) -> Known {
+    let backend = root.and_then(|root| declared_backend(&root.dir));
+    if let Some(backend) = backend.filter(|backend| !is_local(Some(backend))) {
+        return Known::AtBackend(backend.kind);
     }
     let [state, backup, ..] = Part::Infrastructure.files(&kit.state_dir);
-    let found = [state, backup].into_iter().find(|path| matches!(StateFile::look(path), StateFile::State(_)))?;
-    Some(tofu_state::addresses(&found))
+    // What another one has is nothing of this instance's.
+    let is_its_own = |path: &Path| match StateFile::look(path) {
+        StateFile::State(state) => recorded.is_none_or(|recorded| recorded == state.lineage),
+        StateFile::Missing | StateFile::Empty | StateFile::Unreadable => false,
+    };
+    if is_its_own(&state) && !tofu_first::is_as_begun(&state) {
+        return Known::All(tofu_state::addresses(&state));
+    }
+    let once = if is_its_own(&backup) { tofu_state::addresses(&backup) } else { BTreeSet::new() };
+    // An empty one was made before anything was.
+    if once.is_empty() { Known::Nothing } else { Known::Once(once) }
 }

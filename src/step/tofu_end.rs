@@ -8,14 +8,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::clock::{Instant, human};
-use crate::failure::{Code, Failure, shell_word};
+use crate::failure::{Code, Failure};
 use crate::process::{Ended, Exit, Fate, Stop};
 use crate::step::invoke::Tail;
+use crate::step::tofu_lock::{self, Held};
 use crate::step::tofu_ui::{Problem, Ui};
-use crate::step::{Outcome, Stopped};
-
-/// The summary of OpenTofu when another one has the state.
-const LOCKED: &str = "Error acquiring the state lock";
+use crate::step::{Outcome, Stopped, tofu_first};
 
 /// An OpenTofu process that did not simply succeed.
 #[derive(Clone)]
@@ -52,11 +50,30 @@ impl Applied<'_> {
         crashed || self.ended.killed || self.ended.interrupts_sent.max(self.ended.interrupts_reported) > 1
     }
 
+    /// Whether its last words were heard, or its exit status says all. A disk without room for its output takes them away,
+    /// and a signal in its first milliseconds comes before them: then silence is no sign that nothing was done.
+    fn is_heard_out(&self) -> bool {
+        self.ended.exit.is_success() || self.ui.has_ended()
+    }
+
+    /// What its end tells of a state that it left as dcctl had begun it; none when it may have made something.
+    pub(crate) fn tells_of_the_beginning(&self) -> Option<tofu_first::Known> {
+        if self.unsaved.is_some() || self.is_torn() || self.has_lost_a_provider() || !self.is_heard_out() {
+            return None;
+        }
+        let is_whole = self.ended.exit.is_success();
+        Some(if is_whole { tofu_first::Known::Whole } else { tofu_first::Known::OwnBeginning })
+    }
+
+    /// Whether a provider was gone in the middle of something.
+    fn has_lost_a_provider(&self) -> bool {
+        self.ui.problems().iter().any(|problem| PROVIDER_LOST.contains(&problem.summary.as_str()))
+    }
+
     /// What may exist without being in the state: all that a torn OpenTofu was making, else what was in flight when a
     /// provider was lost.
     fn adrift(&self) -> Vec<String> {
-        let is_lost = |problem: &Problem| PROVIDER_LOST.contains(&problem.summary.as_str());
-        let lost_a_provider = self.ui.problems().iter().any(is_lost);
+        let lost_a_provider = self.has_lost_a_provider();
         let has_no_state = self.state.as_ref().is_some_and(|state| state.trouble.is_some());
         let candidates: BTreeSet<String> = match &self.state {
             Some(_) if has_no_state || self.is_torn() => self.ui.making().clone(),
@@ -68,6 +85,9 @@ impl Applied<'_> {
         candidates.into_iter().filter(|address| recorded.is_none_or(|recorded| !recorded.contains(address))).collect()
     }
 }
+
+/// The deed that changes nothing.
+pub(crate) const PLAN: &str = "plan";
 
 /// The exit status of an OpenTofu that panicked.
 const PANICKED: i32 = 11;
@@ -112,17 +132,34 @@ pub(crate) fn judge(applied: &Applied<'_>, stop: Stop, now: Instant) -> Outcome 
             Outcome::Stopped(stopped(applied, now.since(since)))
         }
         Stop::None | Stop::Graceful { .. } | Stop::Force { .. } => {
+            let is_partial = applied.is_torn() && (ui.started() > 0 || !ui.has_spoken());
+            let torn = if is_partial && *deed != PLAN { "; the infrastructure is PARTIALLY APPLIED" } else { "" };
             let sentence = if ended.interrupts_reported > 0 {
                 format!("OpenTofu was interrupted in `{name}` by somebody else than dcctl")
             } else if let (Exit::Signal(signal), false) = (ended.exit, ended.killed) {
-                format!("OpenTofu was ended by signal {signal} while it worked on `{name}`; dcctl had not sent it")
+                format!(
+                    "OpenTofu was ended by signal {signal} while it worked on `{name}`; dcctl had not sent it{torn}"
+                )
             } else {
                 format!("OpenTofu could not {deed} `{name}`")
             };
-            Outcome::Failed(name_adrift(applied, name_unfinished(ui, explain(sentence, ui, tail, ended))))
+            let failure = name_adrift(applied, name_unfinished(ui, explain(sentence, ui, tail, ended)));
+            let lost = failure.code == Code::InfrastructureFailed && applied.has_lost_a_provider();
+            let failure = if lost { Failure { code: Code::ProviderLost, ..failure } } else { failure };
+            Outcome::Failed(if ended.exit == Exit::Signal(SIGKILL) && !ended.killed {
+                failure.cause(
+                    "the kernel sends signal 9 when memory runs out: see the limit of the container or the service, and the \
+                     log of the machine",
+                )
+            } else {
+                failure
+            })
         }
     }
 }
+
+/// What the kernel sends to whom it takes its memory.
+const SIGKILL: i32 = 9;
 
 /// OpenTofu ended by itself, and the state that it should have written is not there.
 fn state_gone(applied: &Applied<'_>, trouble: &str) -> Failure {
@@ -226,11 +263,18 @@ fn stopped(applied: &Applied<'_>, waited: Duration) -> Stopped {
     if ended.exit == Exit::Unseen || !alive.is_empty() {
         return Stopped { clean: false, unfinished, note: gave_up(ended, &human(waited)) };
     }
-    // A signal in the first milliseconds ends it before it has a handler.
-    if matches!(ended.exit, Exit::Signal(_)) && !ui.has_spoken() && !ended.killed {
-        return before_anything();
-    }
     let unsaved = ui.problems().iter().any(is_about_saving);
+    if !applied.is_heard_out() {
+        if applied.deed == PLAN {
+            return before_anything();
+        }
+        let as_torn = Ended { exit: Exit::Unseen, ..(*ended).clone() };
+        let adrift = Applied { ended: &as_torn, ..applied.clone() }.adrift();
+        let unfinished: BTreeSet<String> = unfinished.into_iter().chain(adrift).collect();
+        let ours = ended.killed || ended.interrupts_sent.max(ended.interrupts_reported) > 1;
+        let note = if ours { partial(ended, unsaved) } else { without_a_last_word(ui).to_owned() };
+        return Stopped { clean: false, unfinished: Vec::from_iter(unfinished), note };
+    }
     let whole = unfinished.is_empty() && !unsaved && (ui.started() == 0 || ui.problems().is_empty());
     let clean = ended.is_clean() && whole;
     let note = if clean && ui.started() == 0 {
@@ -290,11 +334,16 @@ fn gave_up(ended: &Ended, waited: &str) -> String {
 /// A failure with what OpenTofu said about it.
 pub(crate) fn explain(sentence: String, ui: &Ui, tail: &Tail, ended: &Ended) -> Failure {
     let failure = Failure::new(Code::InfrastructureFailed, sentence);
-    let problems = ui.problems();
+    // Some of its commands speak to people alone.
+    let in_a_box = boxed(tail).filter(|problem| problem.summary == tofu_lock::NOT_LOCKED);
+    let problems = if ui.problems().is_empty() { in_a_box.as_slice() } else { ui.problems() };
     if !problems.is_empty() {
         let failure = problems.iter().fold(failure, with_problem);
-        return match problems.iter().find(|problem| problem.summary == LOCKED) {
-            Some(problem) => locked(failure, problem),
+        return match problems.iter().find_map(Held::of) {
+            Some(held) => {
+                let failure = Failure { code: Code::StateLocked, ..failure };
+                failure.hint("wait until the process that has it has ended").hint(held.unlock())
+            }
             None => failure,
         };
     }
@@ -302,26 +351,18 @@ pub(crate) fn explain(sentence: String, ui: &Ui, tail: &Tail, ended: &Ended) -> 
     if failure.causes.is_empty() { failure.cause(format!("it ended with {}", ended.exit)) } else { failure }
 }
 
-fn with_problem(failure: Failure, problem: &Problem) -> Failure {
-    let about = problem.address.as_ref().map_or_else(String::new, |address| format!("{address}: "));
-    failure.cause(format!("{about}{}", problem.summary))
+/// The last error that OpenTofu put into a box for people.
+fn boxed(tail: &Tail) -> Option<Problem> {
+    let lines: Vec<&str> = tail.last(Tail::MOST).filter_map(|line| line.strip_prefix('│')).map(str::trim).collect();
+    let first = lines.iter().rposition(|line| line.starts_with("Error: "))?;
+    let summary = lines[first].trim_start_matches("Error: ").to_owned();
+    Some(Problem { summary, detail: lines[first + 1..].join("\n"), address: None, since: None })
 }
 
-/// Another one has the state: who, and the lock's id. The id stands in two places, and only one is that of the holder.
-fn locked(failure: Failure, problem: &Problem) -> Failure {
-    let value = |name: &str| problem.detail.lines().find_map(|line| line.trim().strip_prefix(name).map(str::trim));
-    let held = problem.detail.split_once("already locked: ID=").map(|(_, rest)| rest);
-    let held = held.and_then(|rest| rest.split_whitespace().next());
-    let id = held.or_else(|| value("ID:"));
-    let who = value("Who:").map_or_else(String::new, |who| format!(" by {who}"));
-    match id {
-        Some(id) => failure.hint(format!(
-            "the state is locked{who}; if that process is gone for good, run `tofu force-unlock {}` in an initialised \
-             copy of the root",
-            shell_word(id)
-        )),
-        None => failure.hint(format!("the state is locked{who}; wait until that process has ended")),
-    }
+fn with_problem(failure: Failure, problem: &Problem) -> Failure {
+    let about = problem.address.as_ref().map_or_else(String::new, |address| format!("{address}: "));
+    let reason = tofu_lock::reason(problem).map_or_else(String::new, |reason| format!(": {reason}"));
+    failure.cause(format!("{about}{}{reason}", problem.summary))
 }
 
 fn is_about_saving(problem: &Problem) -> bool {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::process::{Directly, Left, Stream, Tie, Update, Why};
+use crate::step::tofu_lock::NOT_LOCKED;
 use serde_json::json;
 
 fn at(seconds: u64) -> Instant {
@@ -19,7 +20,6 @@ fn ended(exit: Exit) -> Ended {
         why: None,
         killed: false,
         left_behind: Vec::new(),
-        unnamed: 0,
         took: Duration::from_secs(5),
     }
 }
@@ -74,17 +74,16 @@ fn one_interrupt_after_which_everything_begun_is_complete_is_clean() {
 fn a_stop_before_anything_was_applied_is_clean() {
     let planned = ui(&[json!({ "@message": "m", "type": "version", "ui": "1.2" }), error("execution halted", "")]);
     assert!(stop_of(&planned, &interrupted(Exit::Code(1))).clean);
-    // Within the first milliseconds it has no handler yet.
-    assert!(stop_of(&ui(&[]), &Ended { interrupts_reported: 0, ..interrupted(Exit::Signal(2)) }).clean);
     let waiting = ui(&[hook("version", "x"), error("Error acquiring the state lock", "")]);
     assert!(stop_of(&waiting, &interrupted(Exit::Code(1))).clean);
 }
 
 #[test]
 fn anything_else_after_a_stop_is_partial_and_named() {
-    let begun = || ui(&[hook("apply_start", "a.b")]);
-    let whole = || ui(&[hook("apply_start", "a.b"), hook("apply_complete", "a.b")]);
-    let errored = ui(&[hook("apply_start", "a.b"), hook("apply_errored", "a.b")]);
+    let halted = || error("execution halted", "");
+    let begun = || ui(&[hook("apply_start", "a.b"), halted()]);
+    let whole = || ui(&[hook("apply_start", "a.b"), hook("apply_complete", "a.b"), halted()]);
+    let errored = ui(&[hook("apply_start", "a.b"), hook("apply_errored", "a.b"), halted()]);
     let unsaved = ui(&[
         hook("apply_start", "a.b"),
         hook("apply_complete", "a.b"),
@@ -106,6 +105,37 @@ fn anything_else_after_a_stop_is_partial_and_named() {
         assert!(stopped.note.contains(expected) && stopped.note.contains("PARTIALLY APPLIED"), "{stopped:?}");
         assert_eq!(stopped.unfinished.contains(&"a.b".to_owned()), named, "{stopped:?}");
     }
+}
+
+#[test]
+fn silence_is_no_sign_that_nothing_was_done() {
+    let unheard = |exit| Ended { interrupts_reported: 0, ..interrupted(exit) };
+    let version = || hook("version", "x");
+    let cases = [
+        // Killed before its first word, or the disk has no room for its output.
+        (ui(&[]), Exit::Signal(2), "no word of it was found"),
+        (ui(&[]), Exit::Signal(9), "no word of it was found"),
+        (ui(&[]), Exit::Code(1), "no word of it was found"),
+        (ui(&[version()]), Exit::Code(1), "without a last word"),
+        (ui(&[version(), hook("apply_start", "a.b")]), Exit::Code(1), "without a last word"),
+        (ui(&[version(), hook("apply_start", "a.b"), hook("apply_complete", "a.b")]), Exit::Signal(9), "last word"),
+    ];
+    for (ui, exit, expected) in cases {
+        let stopped = stop_of(&ui, &unheard(exit));
+        assert!(!stopped.clean && stopped.note.contains(expected), "{exit:?} {stopped:?}");
+        assert!(stopped.note.contains("PARTIALLY APPLIED"), "{stopped:?}");
+    }
+    let tail = Tail::default();
+    let begun = ui(&[version(), hook("apply_start", "a.b"), hook("apply_complete", "a.b")]);
+    let ended = unheard(Exit::Code(1));
+    let state = Afterwards::default();
+    let stopped = judge(&applied(&begun, &tail, &ended, Some(state)), STOP(), at(1));
+    let Outcome::Stopped(stopped) = stopped else { panic!("not a stop: {stopped:?}") };
+    assert_eq!(stopped.unfinished, ["a.b"], "what was made and is in no state is named");
+    // A plan changes nothing.
+    let plan = Applied { deed: PLAN, ..applied(&begun, &tail, &ended, None) };
+    let Outcome::Stopped(stopped) = judge(&plan, STOP(), at(1)) else { panic!("not a stop") };
+    assert!(stopped.clean, "{stopped:?}");
 }
 
 #[test]
@@ -169,17 +199,24 @@ fn an_unsaved_state_is_named_first() {
 }
 
 #[test]
-fn the_id_of_a_foreign_lock_is_the_holders() {
-    let detail =
-        "Error message: already locked: ID=held-id\nLock Info:\n  ID:        own-id\n  Who:       bob@laptop\n";
-    let hints = |detail: &str| {
-        explain("f".to_owned(), &ui(&[error(LOCKED, detail)]), &Tail::default(), &ended(Exit::Code(1))).hints
+fn an_opentofu_that_another_one_keeps_out_is_told_from_one_that_failed() {
+    let explained = |detail: &str| {
+        explain("f".to_owned(), &ui(&[error(NOT_LOCKED, detail)]), &Tail::default(), &ended(Exit::Code(1)))
     };
-    let found = hints(detail);
-    assert!(found[0].contains("force-unlock held-id") && found[0].contains("by bob@laptop"), "{found:?}");
-    let local = hints("Lock Info:\n  ID:        own-id\n  Who:       bob@laptop\n");
-    assert!(local[0].contains("force-unlock own-id"), "{local:?}");
-    assert!(hints("resource temporarily unavailable")[0].starts_with("the state is locked; wait"));
+    let found = explained("Lock Info:\n  ID:        an-id\n  Who:       bob@laptop\n");
+    assert_eq!(found.code, Code::StateLocked);
+    assert!(found.hints[1].contains("force-unlock an-id"), "{found:?}");
+    assert!(explained("resource temporarily unavailable").hints[0].starts_with("wait"));
+    let mut tail = Tail::default();
+    let boxed = "╷\n│ Error: Error acquiring the state lock\n│ \n│ Error message: open s:\n│ permission denied\n│ \n│ OpenTofu \
+                 acquires a state lock to protect the state\n╵";
+    boxed.lines().for_each(|line| tail.push(line));
+    let in_a_box = explain("f".to_owned(), &ui(&[]), &tail, &ended(Exit::Code(1)));
+    assert_eq!(in_a_box.causes, ["Error acquiring the state lock: open s: permission denied"]);
+    let full =
+        explained("Error message: write /s: no space left on device\n\nOpenTofu acquires a state lock to protect.");
+    assert_eq!((full.code, full.hints.len()), (Code::InfrastructureFailed, 0));
+    assert_eq!(full.causes, ["a.b: Error acquiring the state lock: write /s: no space left on device"]);
 }
 
 fn failure_of(ui: &Ui, ended: &Ended, state: Option<Afterwards>) -> Failure {

@@ -2,9 +2,11 @@
 //! is said.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::failure::{Code, Failure};
@@ -14,7 +16,7 @@ use crate::step::invoke::{Raw, Tail, words};
 use crate::step::tofu::{End, Work, joined};
 use crate::step::tofu_end;
 use crate::step::tofu_ui::Ui;
-use crate::step::{Kit, Update};
+use crate::step::{Kit, Part, Update};
 
 /// What an OpenTofu root gave, for the chart that is installed after it. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +33,19 @@ pub(crate) enum Given {
     Sensitive(Secret),
     /// A dry run cannot know it.
     Unknown,
+}
+
+/// What is read of a saved plan.
+#[derive(Deserialize)]
+struct Shown {
+    #[serde(default)]
+    planned_values: PlannedValues,
+}
+
+#[derive(Default, Deserialize)]
+struct PlannedValues {
+    #[serde(default)]
+    outputs: BTreeMap<String, crate::step::tofu_ui::Output>,
 }
 
 impl Outputs {
@@ -61,8 +76,69 @@ impl Work<'_> {
         if self.has_local_state() {
             args.push(joined("-state=", &self.part.state(&self.kit.state_dir)));
         }
-        args.push(joined("-var-file=", &self.variables()));
-        let mut call = self.call("output", args, cwd, Manner::Query);
+        let Some(answer) = self.ask("output", "the outputs", args, cwd).await? else { return Ok(()) };
+        let outputs: BTreeMap<String, crate::step::tofu_ui::Output> =
+            serde_json::from_slice(&answer).map_err(|error| {
+                let sentence = format!("the outputs of `{}` could not be read", self.name());
+                Failure::new(Code::InfrastructureFailed, sentence).because(&error)
+            })?;
+        for (name, output) in outputs {
+            self.keep_output(&name, output.sensitive, output.value.unwrap_or(Value::Null));
+        }
+        Ok(())
+    }
+
+    /// Keeps one output for the chart. A sensitive one is known to the redactor first.
+    fn keep_output(&self, name: &str, sensitive: bool, value: Value) {
+        if !sensitive {
+            self.kit.outputs.put(name, Given::Plain(value));
+            return;
+        }
+        if hide(self.kit, name, &value) == Added::TooShort {
+            let text = format!(
+                "what is in the output {name} has fewer than four characters in a place: it is not hidden there"
+            );
+            self.kit.updates.send(Update::Note(text));
+        }
+        self.kit.outputs.put(name, Given::Sensitive(Secret::from(value.to_string())));
+    }
+
+    /// Whether the chart takes anything of this root.
+    pub(in crate::step) fn feeds_the_chart(&self) -> bool {
+        let chart = self.kit.bundle.instance.as_ref().and_then(|instance| instance.chart.as_ref());
+        self.part == Part::Infrastructure && chart.is_some_and(|chart| !chart.outputs.is_empty())
+    }
+
+    /// Keeps those outputs for the chart that a saved plan knows already: where nothing changes, all of them.
+    pub(in crate::step) async fn take_planned(&self, plan: &Path, cwd: &Path) -> Result<(), End> {
+        let mut args = words(&["show", "-json"]);
+        args.push(plan.into());
+        let Some(answer) = self.ask("show", "the plan", args, cwd).await? else { return Ok(()) };
+        let shown: Shown = serde_json::from_slice(&answer).map_err(|error| {
+            let sentence = format!("the plan of `{}` could not be read", self.name());
+            Failure::new(Code::InfrastructureFailed, sentence).because(&error)
+        })?;
+        for (name, output) in shown.planned_values.outputs {
+            // One that is not known yet has no value.
+            if let Some(value) = output.value {
+                self.keep_output(&name, output.sensitive, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs an OpenTofu whose standard output is an answer with secrets in it, which nobody hears. None when it was given up
+    /// because of a stop.
+    pub(in crate::step) async fn ask(
+        &self,
+        verb: &str,
+        what: &str,
+        mut args: Vec<OsString>,
+        cwd: &Path,
+    ) -> Result<Option<Vec<u8>>, End> {
+        // What is no option has to stay last.
+        args.insert(verb.split(' ').count(), joined("-var-file=", &self.variables()));
+        let mut call = self.call(verb, args, cwd, Manner::Query);
         call.raw = Raw::Secret;
         let mut tail = Tail::default();
         let done = call
@@ -75,38 +151,17 @@ impl Work<'_> {
                 other => Some(other),
             })
             .await?;
-        if !done.ended.exit.is_success() {
-            if self.kit.stop.is_asked() {
-                return Ok(());
-            }
-            let sentence = format!("the outputs of `{}` could not be read", self.name());
-            return Err(tofu_end::explain(sentence, &Ui::default(), &tail, &done.ended).into());
+        if done.ended.exit.is_success() {
+            return Ok(Some(done.answer()?));
         }
-        let answer = done.answer()?;
-        drop(done);
-        let outputs: BTreeMap<String, crate::step::tofu_ui::Output> =
-            serde_json::from_slice(&answer).map_err(|error| {
-                let sentence = format!("the outputs of `{}` could not be read", self.name());
-                Failure::new(Code::InfrastructureFailed, sentence).because(&error)
-            })?;
-        for (name, output) in outputs {
-            let value = output.value.unwrap_or(Value::Null);
-            if output.sensitive {
-                if hide(self.kit, &name, &value) == Added::TooShort {
-                    let text = format!(
-                        "what is in the output {name} has fewer than four characters in a place: it is not hidden there"
-                    );
-                    self.kit.updates.send(Update::Note(text));
-                }
-                self.kit.outputs.put(&name, Given::Sensitive(Secret::from(value.to_string())));
-            } else {
-                self.kit.outputs.put(&name, Given::Plain(value));
-            }
+        if self.kit.stop.is_asked() {
+            return Ok(None);
         }
-        Ok(())
+        let sentence = format!("{what} of `{}` could not be read", self.name());
+        Err(tofu_end::explain(sentence, &Ui::default(), &tail, &done.ended).into())
     }
 
-    /// A dry run knows none of them.
+    /// What a dry run knows nothing of yet.
     pub(in crate::step) fn unknown_outputs(&self) {
         let chart = self.kit.bundle.instance.as_ref().and_then(|instance| instance.chart.as_ref());
         for name in chart.iter().flat_map(|chart| chart.outputs.values()) {

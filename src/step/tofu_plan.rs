@@ -6,9 +6,8 @@
 use crate::failure::Failure;
 use crate::process::Manner;
 use crate::step::invoke::{PRIVATE, words, write_private};
-use crate::step::tofu::{End, Work};
+use crate::step::tofu::{End, Work, joined};
 use crate::step::tofu_end::{self, Applied};
-use crate::step::tofu_outputs::Given;
 use crate::step::{Outcome, origin, tofu_state};
 
 /// Backends that `tofu init` itself writes to: an empty state, a schema.
@@ -47,28 +46,35 @@ impl Work<'_> {
             write_private(&copied, &bytes)?;
         }
         self.init(&cwd).await?;
+        self.own_remote(&cwd).await?;
         self.go_on()?;
         let mut args = words(&["plan", "-json", "-input=false", "-lock=false"]);
         if wanted == Wanted::Nothing {
             args.push("-destroy".into());
         }
         args.extend(self.common(&copied));
+        let saved = kit.run_dir.join(PRIVATE).join(format!("{}.planned.tfplan", self.part.word()));
+        let feeds = wanted != Wanted::Nothing && self.feeds_the_chart();
+        if feeds {
+            args.push(joined("-out=", &saved));
+        }
         let (ui, tail, done) = self.run("plan", args, &cwd, Manner::OpenTofu).await?;
         self.unknown_outputs();
         if !done.ended.exit.is_success() {
             let name = self.name();
             let ended = &done.ended;
             let planned =
-                Applied { deed: "plan", name: &name, ui: &ui, tail: &tail, ended, unsaved: None, state: None };
+                Applied { deed: tofu_end::PLAN, name: &name, ui: &ui, tail: &tail, ended, unsaved: None, state: None };
             return Ok(tofu_end::judge(&planned, kit.stop.now(), kit.clock.now()));
         }
         if wanted == Wanted::Upgraded {
             self.refuse_doom(ui.doomed())?;
         }
-        for (name, output) in ui.outputs() {
-            if let (false, Some(value)) = (output.sensitive, &output.value) {
-                kit.outputs.put(name, Given::Plain(value.clone()));
-            }
+        if feeds {
+            self.take_planned(&saved, &cwd).await?;
+        }
+        if ui.planned().is_some() {
+            kit.course.change();
         }
         Ok(Outcome::Done(
             ui.planned().map_or_else(|| "no changes".to_owned(), |counts| format!("would change: {counts}")),

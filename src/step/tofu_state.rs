@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Bundle, Root};
 use crate::failure::{Code, Failure};
 use crate::step::Kit;
-use crate::step::invoke::{PRIVATE, make_folder, write_private};
+use crate::step::invoke::{OUTPUT, PRIVATE, make_folder, write_private};
 
 /// What OpenTofu leaves beside its copy of the root when it can save its state nowhere else.
 const ERRORED: &str = "errored.tfstate";
@@ -101,10 +102,30 @@ pub fn kept(run_dir: &Path, state_dir: &Path) -> Vec<(String, PathBuf)> {
 /// leaves one when nobody was there to bring it. They may be the only record of what exists.
 pub fn unsaved(run_dir: &Path) -> Vec<PathBuf> {
     let places = Part::ALL.into_iter().flat_map(|part| {
-        let left = run_dir.join(PRIVATE).join(part.word()).join(ERRORED);
-        [part.errored(run_dir), part.errored_output(run_dir), left]
+        let left = left_in(&run_dir.join(PRIVATE).join(part.word()));
+        [part.errored(run_dir), part.errored_output(run_dir)].into_iter().chain(left)
     });
-    places.filter(|path| fs::symlink_metadata(path).is_ok()).collect()
+    let found: Vec<PathBuf> = places.filter(|path| fs::symlink_metadata(path).is_ok()).collect();
+    found.into_iter().chain(printed(run_dir)).collect()
+}
+
+/// The raw outputs of a run directory in which OpenTofu printed a state that it could save nowhere, where they lie as long
+/// as nobody has looked at them.
+fn printed(run_dir: &Path) -> Option<PathBuf> {
+    let outputs = fs::read_dir(run_dir.join(OUTPUT)).into_iter().flatten().flatten();
+    let ours = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        ["tofu-apply", "tofu-destroy"].iter().any(|tool| name.starts_with(tool)) && name.ends_with(".stdout")
+    };
+    outputs.filter(ours).map(|entry| entry.path()).find(|path| carries_a_state(path))
+}
+
+/// Whether a line of this output is one of those in which OpenTofu prints its state; it may be torn.
+fn carries_a_state(output: &Path) -> bool {
+    let Ok(file) = fs::File::open(output) else { return false };
+    let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
+    lines.filter(|line| line.starts_with(b"{")).any(|line| String::from_utf8_lossy(&line).contains("\"state\":"))
 }
 
 /// Refuses to apply while a state that could not be saved waits for a person.
@@ -174,13 +195,12 @@ impl Owner {
         let folder = state_dir.display();
         let sentence = format!("the OpenTofu state in `{folder}` belongs to {whose}");
         let failure = Failure::new(Code::StateMissing, sentence);
-        let failure = if other_cluster {
+        Err(if other_cluster {
             failure
                 .hint(format!("if that cluster is gone for good, move `{folder}` away and run the same command again"))
         } else {
             failure
-        };
-        Err(failure.hint("else name the folder of the right state, or an empty one for a new state, with --state-dir"))
+        })
     }
 
     /// Takes a state folder: makes it, for this user alone, and says whose it is.
@@ -197,7 +217,7 @@ impl Owner {
 
 /// What a state file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum StateFile {
+pub enum StateFile {
     /// It is not there.
     Missing,
     /// It is there and empty: an apply was killed before it could write.
@@ -219,7 +239,7 @@ pub struct Lineage {
 
 impl StateFile {
     /// What is wrong with it, when it should be a state.
-    pub(crate) fn trouble(&self, path: &Path) -> Option<String> {
+    pub fn trouble(&self, path: &Path) -> Option<String> {
         let path = path.display();
         match self {
             StateFile::State(_) => None,
@@ -229,7 +249,8 @@ impl StateFile {
         }
     }
 
-    pub(crate) fn look(path: &Path) -> StateFile {
+    /// Looks at one.
+    pub fn look(path: &Path) -> StateFile {
         match fs::read(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => StateFile::Missing,
             Ok(bytes) if bytes.is_empty() => StateFile::Empty,
@@ -247,9 +268,19 @@ pub fn lineage(state_dir: &Path, part: Part) -> Option<Lineage> {
     }
 }
 
+/// Which state this is, and how old; none when it cannot be read.
+pub(crate) fn version_in(text: &[u8]) -> Option<Lineage> {
+    serde_json::from_slice(text).ok()
+}
+
 /// The addresses in a local state; none when there is no state to read.
 pub(crate) fn addresses(path: &Path) -> BTreeSet<String> {
-    let state: Recorded = fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    fs::read(path).map(|text| addresses_in(&text)).unwrap_or_default()
+}
+
+/// The addresses in this state; none when it cannot be read.
+pub(crate) fn addresses_in(text: &[u8]) -> BTreeSet<String> {
+    let state: Recorded = serde_json::from_slice(text).unwrap_or_default();
     let all = state.resources.iter().flat_map(|resource| {
         let module = resource.module.as_ref().map_or_else(String::new, |module| format!("{module}."));
         let data = if resource.mode == "data" { "data." } else { "" };
@@ -300,14 +331,37 @@ pub(crate) fn make_private(state_dir: &Path) {
 /// It is moved within the run directory first, which needs no room on the disk, and then copied beside the state,
 /// where the next run finds it. If even a copy cannot be made, a link is left there.
 pub(crate) fn rescue(part: Part, cwd: &Path, run_dir: &Path, state_dir: &Path) -> Option<PathBuf> {
-    let left = cwd.join(ERRORED);
-    if !left.exists() {
-        return None;
-    }
+    let left = left_in(cwd)?;
     let _ = fs::set_permissions(&left, fs::Permissions::from_mode(0o600));
     let moved = part.errored(run_dir);
     let moved = if fs::rename(&left, &moved).is_ok() { moved } else { left };
     Some(mark(part, &moved, state_dir))
+}
+
+/// Where OpenTofu left one in the copy of a bundle, whose root lies anywhere in it. A file of that name in the bundle itself is
+/// not copied.
+fn left_in(copy: &Path) -> Option<PathBuf> {
+    let mut folders = vec![copy.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let left = folder.join(ERRORED);
+        if left.is_file() {
+            return Some(left);
+        }
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let within = |entry: &fs::DirEntry| {
+            entry.file_name() != ".terraform" && entry.file_type().is_ok_and(|kind| kind.is_dir())
+        };
+        folders.extend(entries.filter(within).map(|entry| entry.path()));
+    }
+    None
+}
+
+/// The same for one that it could only print: its one copy is in the raw output, so that is kept.
+pub(crate) fn rescue_printed(part: Part, run_dir: &Path, state_dir: &Path) -> Option<PathBuf> {
+    let kept = part.errored_output(run_dir);
+    fs::rename(printed(run_dir)?, &kept).ok()?;
+    mark(part, &kept, state_dir);
+    Some(kept)
 }
 
 /// Puts a file that carries an unsaved state where the next run of this part finds it.
@@ -426,7 +480,7 @@ mod tests {
             "prerequisites.errored.tfstate",
             "private/prerequisites/errored.tfstate",
             "infrastructure.errored-output.jsonl",
-            "private/infrastructure/errored.tfstate",
+            "private/infrastructure/infra/errored.tfstate",
         ] {
             let path = run.join(name);
             make_folder(path.parent().expect("it is in a folder")).expect("made");

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -36,6 +37,12 @@ const LOCAL_EXEC: &str = "local-exec provisioner error";
 
 /// What is in such a diagnostic, and in the line that carries a state. The detail of a diagnostic comes before its summary.
 const SECRETIVE: [&str; 3] = [LOCAL_EXEC, "Error running command", "\"state\":"];
+
+/// What OpenTofu does with a data source.
+const READ: &str = "read";
+
+/// Lines about what is in the state or is to be. OpenTofu gets the lock before it has them.
+const AT_WORK: [&str; 5] = ["refresh_start", "planned_change", "resource_drift", "apply_start", "change_summary"];
 
 /// What one line tells about the tool.
 pub(crate) fn signs(line: &str) -> Option<Sign> {
@@ -98,6 +105,8 @@ struct Line {
     changes: Option<Value>,
     outputs: Option<BTreeMap<String, Output>>,
     state: Option<serde::de::IgnoredAny>,
+    #[serde(rename = "@timestamp")]
+    time: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -163,6 +172,8 @@ pub(crate) struct Problem {
     pub(crate) detail: String,
     /// The resource.
     pub(crate) address: Option<String>,
+    /// The time of the first line of the OpenTofu that said it.
+    pub(crate) since: Option<Timestamp>,
 }
 
 /// Something that a plan would delete or replace.
@@ -200,6 +211,8 @@ pub(crate) struct Ui {
     failed: Vec<String>,
     /// The addresses of which something new was begun to be made, whatever came of it.
     making: BTreeSet<String>,
+    /// Data sources that are being read.
+    reading: BTreeSet<String>,
     /// What the plan would delete or replace.
     doomed: Vec<Doomed>,
     /// What is planned, by action.
@@ -212,7 +225,13 @@ pub(crate) struct Ui {
     started: u64,
     /// Lines of OpenTofu's own that were read.
     heard: u64,
+    /// The time of the first of them.
+    since: Option<Timestamp>,
     state_printed: bool,
+    /// It has said what it ended with.
+    has_ended: bool,
+    /// When it first said something that only who has the lock of the state can say.
+    at_work: Option<Timestamp>,
 }
 
 /// What a line becomes.
@@ -264,10 +283,16 @@ impl Ui {
 
     fn read(&mut self, line: Line) -> Heard {
         self.heard += 1;
+        if self.heard == 1 {
+            self.since = line.time.as_deref().and_then(|time| time.parse().ok());
+        }
         if line.state.is_some() {
             self.state_printed = true;
             let summary = "OpenTofu could not save its state anywhere and printed it";
             return Heard::Said(vec![error(summary, "The state is left out here.")]);
+        }
+        if self.at_work.is_none() && AT_WORK.contains(&line.kind.as_str()) {
+            self.at_work = line.time.as_deref().and_then(|time| time.parse().ok());
         }
         let said = match line.kind.as_str() {
             "version" => version(line.ui.as_deref()),
@@ -320,6 +345,13 @@ impl Ui {
     fn change(&mut self, kind: &str, hook: Hook) -> Vec<Update> {
         let address = hook.resource.addr;
         let state = match kind {
+            // A data source: nothing is changed, and nothing can be half done.
+            "apply_start" if hook.action == READ => {
+                self.reading.insert(address.clone());
+                ResourceState::Started
+            }
+            "apply_complete" if self.reading.remove(&address) => ResourceState::Completed,
+            "apply_errored" if self.reading.remove(&address) => ResourceState::Failed,
             "apply_start" => {
                 self.started += 1;
                 self.open.insert(address.clone(), hook.action.clone());
@@ -356,17 +388,30 @@ impl Ui {
             // About a lock file that is to be committed. Here it lies in a copy; that none was shipped is said anyway.
             return Vec::new();
         }
+        self.has_ended |= severity == Severity::Error;
         if severity == Severity::Error && diagnostic.summary == HALTED {
             // What it says once for each thing that it did not begin. Why is said by whoever asked for the stop.
             return Vec::new();
         }
         if severity == Severity::Error {
             let (summary, address) = (diagnostic.summary.clone(), diagnostic.address.clone());
-            self.problems.push(Problem { summary, detail: detail.clone(), address });
+            self.problems.push(Problem { summary, detail: detail.clone(), address, since: self.since });
         }
         let source = diagnostic.range.map(|range| format!("{}:{}", range.filename, range.start.line));
         let (origin, summary) = ("OpenTofu".to_owned(), diagnostic.summary);
         vec![Update::Diagnostic { severity, origin, summary, detail, address: diagnostic.address, source }]
+    }
+
+    /// The end of what was being read when OpenTofu ended, which said nothing of it.
+    pub(crate) fn cut_off(&mut self) -> Vec<Update> {
+        let reading = std::mem::take(&mut self.reading).into_iter();
+        let failed = |address| Update::Resource {
+            address,
+            action: READ.to_owned(),
+            state: ResourceState::Failed,
+            elapsed: None,
+        };
+        reading.map(failed).collect()
     }
 
     /// Whether OpenTofu said anything at all. Without it, it ended before it began.
@@ -374,9 +419,19 @@ impl Ui {
         self.heard > 0
     }
 
+    /// Whether its last words were heard: its final summary, or the errors that it ended with.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended || self.summary.is_some()
+    }
+
     /// Whether it printed its state because it could save it nowhere.
     pub(crate) fn has_printed_state(&self) -> bool {
         self.state_printed
+    }
+
+    /// When it first showed that it had the lock of its state; none when it did not.
+    pub(crate) fn at_work(&self) -> Option<Timestamp> {
+        self.at_work
     }
 
     /// How many changes were begun.
@@ -477,6 +532,6 @@ fn error(summary: &str, detail: &str) -> Update {
 #[path = "tofu_ui_tests.rs"]
 mod tests;
 
-#[cfg(test)]
-#[path = "tofu_ui_attack_tests.rs"]
-mod attack;
+#[cfg(any(test, fuzzing))]
+#[path = "tofu_ui_attack.rs"]
+pub(super) mod attack;

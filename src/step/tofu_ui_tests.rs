@@ -208,3 +208,24 @@ fn a_line_that_cannot_be_read_and_may_carry_secrets_is_left_out() {
         }
     }
 }
+
+#[test]
+fn what_is_only_read_is_no_change_and_its_end_is_told_when_opentofu_says_nothing_of_it() {
+    let mut ui = Ui::default();
+    let hook = |kind: &str, address: &str| {
+        let resource = format!(r#"{{"addr":"{address}"}}"#);
+        format!(r#"{{"@message":"m","type":"{kind}","hook":{{"resource":{resource},"action":"read"}}}}"#)
+    };
+    for line in [hook("apply_start", "data.a"), hook("apply_start", "data.b"), hook("apply_complete", "data.a")] {
+        let (stream, lossy, more) = (Stream::Stdout, false, false);
+        let heard = ui.take(process::Update::Line { stream, text: line, lossy, more });
+        assert!(matches!(heard, Heard::Said(said) if said.len() == 1));
+    }
+    assert_eq!((ui.started(), ui.unfinished()), (0, Vec::<String>::new()));
+    let cut_off = ui.cut_off();
+    assert!(
+        matches!(&cut_off[..], [Update::Resource { address, state: ResourceState::Failed, .. }] if address == "data.b"),
+        "{cut_off:?}"
+    );
+    assert_eq!(ui.cut_off(), []);
+}

@@ -5,16 +5,16 @@
 //! Between the look at the plan and its apply nothing is planned anew.
 
 use crate::failure::{Code, Failure};
-use crate::process::{Exit, Manner};
+use crate::process::Exit;
 use crate::step::course::Planned;
 use crate::step::invoke::{PRIVATE, words};
 use crate::step::record::begin_upgrade;
-use crate::step::tofu::{End, LOCK_TIMEOUT, Work, joined};
+use crate::step::tofu::{End, Work, joined};
 use crate::step::tofu_end::{self, Applied};
 use crate::step::tofu_plan::Wanted;
 use crate::step::tofu_state::{self, Part, StateFile};
 use crate::step::tofu_ui::Doomed;
-use crate::step::{Kit, Mode, Outcome, origin};
+use crate::step::{Kit, Mode, Outcome, origin, tofu_first};
 
 /// The exit status of a plan with changes in it, when it was asked to say so.
 const CHANGES: i32 = 2;
@@ -48,7 +48,6 @@ pub async fn apply_planned(kit: &Kit) -> Outcome {
                 let path = part.state(&kit.state_dir);
                 let work = Work::on(kit, part, root);
                 let mut args = words(&["apply", "-json", "-input=false"]);
-                args.push(format!("-lock-timeout={LOCK_TIMEOUT}").into());
                 args.extend(work.common(&path));
                 args.push(file.into());
                 work.change("apply", args, &cwd).await
@@ -66,15 +65,12 @@ impl Work<'_> {
             owner.take(self.part, &kit.state_dir)?;
             self.check_state();
         }
-        let cwd = self.prepare().await?;
-        self.init(&cwd).await?;
-        self.go_on()?;
+        let cwd = self.begin().await?;
         let file = kit.run_dir.join(PRIVATE).join(format!("{}.tfplan", self.part.word()));
         let mut args = words(&["plan", "-json", "-input=false", "-detailed-exitcode"]);
-        args.push(format!("-lock-timeout={LOCK_TIMEOUT}").into());
         args.push(joined("-out=", &file));
         args.extend(self.common(&self.part.state(&kit.state_dir)));
-        let (ui, tail, done) = self.run("plan", args, &cwd, Manner::OpenTofu).await?;
+        let (ui, tail, done) = self.run_locked("plan", args, &cwd).await?;
         tofu_state::make_private(&kit.state_dir);
         let ended = &done.ended;
         match ended.exit {
@@ -90,7 +86,7 @@ impl Work<'_> {
             }
             Exit::Code(_) | Exit::Signal(_) | Exit::Unknown | Exit::Unseen => {
                 let name = self.name();
-                let (deed, unsaved, state) = ("plan", None, None);
+                let (deed, unsaved, state) = (tofu_end::PLAN, None, None);
                 let planned = Applied { deed, name: &name, ui: &ui, tail: &tail, ended, unsaved, state };
                 Ok(tofu_end::judge(&planned, kit.stop.now(), kit.clock.now()))
             }
@@ -127,15 +123,22 @@ impl Work<'_> {
     ) -> Result<Outcome, End> {
         let (kit, path) = (self.kit, self.part.state(&self.kit.state_dir));
         let before = StateFile::look(&path);
-        let (ui, tail, done) = self.run(deed, args, cwd, Manner::OpenTofu).await?;
-        let state = self.has_local_state().then(|| self.look_after(&before, &ui)).flatten();
+        let (ui, tail, done) = self.run_locked(deed, args, cwd).await?;
+        let state = if self.has_local_state() {
+            self.look_after(&before, &ui)
+        } else {
+            self.look_after_remote(&done.ended, cwd).await
+        };
         tofu_state::make_private(&kit.state_dir);
-        origin::write_down(kit, self.part).await;
         let unsaved = self.rescue(&ui, &done, cwd);
         let name = self.name();
         let is_gone = state.as_ref().is_some_and(|state| state.trouble.is_some());
         let ended = &done.ended;
         let applied = Applied { deed, name: &name, ui: &ui, tail: &tail, ended, unsaved: unsaved.as_deref(), state };
+        if let Some(known) = applied.tells_of_the_beginning().filter(|_| self.has_local_state()) {
+            tofu_first::settle(self.part, &kit.run_dir, &kit.state_dir, known);
+        }
+        origin::write_down_here(kit, self.part).await;
         if !ended.exit.is_success() || unsaved.is_some() || is_gone {
             return Ok(tofu_end::judge(&applied, kit.stop.now(), kit.clock.now()));
         }

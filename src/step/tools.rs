@@ -5,10 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::config::Bundle;
 use crate::failure::{Code, Failure};
+use crate::pipeline::Verb;
 use crate::process::{Stream, Update};
 use crate::step::invoke::{Call, Tail};
-use crate::step::{Means, Tool};
+use crate::step::{Choices, Fate, Means, Tool};
 
 /// How long a program may take to say its version.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -21,6 +23,28 @@ const OLDEST_HELM: Version = Version(3, 17, 0);
 
 /// The newest major version of Helm whose options are known.
 const NEWEST_HELM: u64 = 4;
+
+/// Whether a verb uses OpenTofu with this bundle.
+pub fn needs_tofu(verb: Verb, bundle: &Bundle, choices: &Choices) -> bool {
+    match verb {
+        Verb::Install => bundle.prerequisites.is_some(),
+        Verb::Destroy if choices.infrastructure == Fate::Abandoned => false,
+        Verb::Bootstrap | Verb::Upgrade | Verb::Destroy => {
+            bundle.instance.as_ref().is_some_and(|instance| instance.infrastructure.is_some())
+        }
+        Verb::Exec => false,
+    }
+}
+
+/// Whether a verb uses Helm with this bundle.
+pub fn needs_helm(verb: Verb, bundle: &Bundle) -> bool {
+    match verb {
+        Verb::Install | Verb::Exec => false,
+        Verb::Bootstrap | Verb::Upgrade | Verb::Destroy => {
+            bundle.instance.as_ref().is_some_and(|instance| instance.chart.is_some())
+        }
+    }
+}
 
 /// Finds OpenTofu: the one given, else `tofu` on `PATH`. Terraform is refused, under whatever name: its state, its
 /// locks and its output differ from what this program reads.

@@ -22,7 +22,7 @@ use crate::step::tofu_end::{self, Afterwards, Applied};
 use crate::step::tofu_root::declared_backend;
 use crate::step::tofu_state::{self, Part, StateFile};
 use crate::step::tofu_ui::{self, Ui};
-use crate::step::{Severity, Stopped, Update};
+use crate::step::{Severity, Stopped, Update, tofu_first};
 
 /// How a tool is looked after of which nothing but the second part of its tag is known: the disk took no record of it.
 pub fn guess(run_dir: &Path, step: &str) -> (String, Care) {
@@ -65,8 +65,12 @@ fn teach(name: &str, value: &Value, redactor: &Redactor) {
 
 /// Brings a state that OpenTofu could not save to where it stays, before the copies of the roots are removed.
 pub fn rescue(run_dir: &Path, state_dir: &Path) -> Option<PathBuf> {
-    let rescue = |part: Part| tofu_state::rescue(part, &run_dir.join(PRIVATE).join(part.word()), run_dir, state_dir);
-    let rescued = [Part::Infrastructure, Part::Prerequisites].into_iter().find_map(rescue);
+    let copy = |part: Part| run_dir.join(PRIVATE).join(part.word());
+    let parts = [Part::Infrastructure, Part::Prerequisites];
+    let saved = parts.into_iter().find_map(|part| tofu_state::rescue(part, &copy(part), run_dir, state_dir));
+    // Which root printed its state the output does not say. A run has one of them.
+    let part = parts.into_iter().find(|part| copy(*part).is_dir()).unwrap_or(Part::Infrastructure);
+    let rescued = saved.or_else(|| tofu_state::rescue_printed(part, run_dir, state_dir));
     tofu_state::make_private(state_dir);
     rescued
 }
@@ -78,6 +82,8 @@ pub struct Root<'a> {
     pub bundle: &'a Bundle,
     /// Which root of it.
     pub part: Part,
+    /// The run's directory.
+    pub run_dir: &'a Path,
     /// Where local state lives.
     pub state_dir: &'a Path,
     /// A state that could not be saved.
@@ -174,9 +180,9 @@ impl Witness {
         }
     }
 
-    /// What it said last and has not been told yet.
-    pub fn last_word(&self) -> Option<Update> {
-        self.says.diagnostic(Severity::Warning)
+    /// What it said last, or left unsaid, and has not been told yet.
+    pub fn last_words(&mut self) -> Vec<Update> {
+        self.says.diagnostic(Severity::Warning).into_iter().chain(self.ui.cut_off()).collect()
     }
 
     /// What its end means, so long after it was asked to stop.
@@ -210,7 +216,7 @@ impl Witness {
     }
 
     fn of_root(&self, ended: &Ended, root: Root<'_>, waited: Duration) -> Stopped {
-        let Root { bundle, part, state_dir, unsaved } = root;
+        let Root { bundle, part, run_dir, state_dir, unsaved } = root;
         let dir = part.root(bundle).map(|root| root.dir.clone()).unwrap_or_default();
         let name = dir.strip_prefix(&bundle.root).unwrap_or(&dir).display().to_string();
         let local = is_local(declared_backend(&dir).as_ref());
@@ -221,7 +227,11 @@ impl Witness {
         let (ui, tail) = (&self.ui, &self.tail);
         let concluded = if self.halted { tofu_end::Account::Ended } else { tofu_end::Account::BrokenOff };
         let deed = self.program.rsplit(' ').next().unwrap_or("apply");
-        tofu_end::seen_out(&Applied { deed, name: &name, ui, tail, ended, unsaved, state }, concluded, waited)
+        let applied = Applied { deed, name: &name, ui, tail, ended, unsaved, state };
+        if let Some(known) = applied.tells_of_the_beginning().filter(|_| local && deed == "apply") {
+            tofu_first::settle(part, run_dir, state_dir, known);
+        }
+        tofu_end::seen_out(&applied, concluded, waited)
     }
 
     /// Helm's own words are all there is: its record is read by the next run, under the lock.
@@ -286,7 +296,6 @@ mod tests {
             why: None,
             killed: false,
             left_behind: Vec::new(),
-            unnamed: 0,
             took: Duration::from_secs(1),
         }
     }

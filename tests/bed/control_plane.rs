@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
+use std::time::Duration;
 
 use dcctl::clock::{Clock, System};
 
@@ -17,6 +18,10 @@ use crate::bed::folder::Folder;
 use crate::bed::http::Api;
 use crate::bed::serve::End;
 use crate::bed::{keys, kwok, users, wait};
+
+/// How long the programs may take to be ready: they need half a minute of a core, which a loaded machine gives late. One
+/// that has ended is not waited for.
+const LIMIT: Duration = Duration::from_secs(300);
 
 const AUDIT_POLICY: &str = include_str!("audit-policy.yaml");
 
@@ -145,7 +150,7 @@ impl ControlPlane {
 
     /// Waits for a fact, and gives up when a program has ended or the end has come.
     fn wait<T>(&mut self, what: &str, end: &End, mut look: impl FnMut() -> Option<T>) -> io::Result<T> {
-        wait::until(wait::GENEROUS, what, || {
+        wait::until(LIMIT, what, || {
             let trouble = self.children.iter_mut().find_map(|child| child.check().err()).or_else(|| end.has_come());
             trouble.map(Err).or_else(|| look().map(Ok))
         })?

@@ -16,6 +16,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
 
 use crate::bed::message::{Body, Head, read_body};
+use crate::bed::wait;
 
 /// Longer than the API server lets any request but a watch take.
 const PATIENCE: Duration = Duration::from_secs(70);
@@ -71,6 +72,16 @@ impl Api {
         Ok(answer)
     }
 
+    /// The same once the API server has the storage of the kind ready: until a moment after a CRD was made or changed, it
+    /// answers that it has not (429), and has done nothing.
+    fn ask(&self, method: &str, path: &str, content: Option<(&str, &[u8])>) -> io::Result<Answer> {
+        wait::until(PATIENCE, "the API server to have the storage of a kind ready", || {
+            let answer = self.send(method, path, content);
+            let unready = answer.as_ref().is_ok_and(Answer::is_of_storage_that_is_not_ready);
+            (!unready).then_some(answer)
+        })?
+    }
+
     fn connect(&self) -> io::Result<Connection> {
         let stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)), PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -82,7 +93,7 @@ impl Api {
 
     /// Reads an object; `None` when there is none (404).
     pub(crate) fn get(&self, path: &str) -> io::Result<Option<Value>> {
-        let answer = self.send("GET", path, None)?;
+        let answer = self.ask("GET", path, None)?;
         if answer.status == 404 { Ok(None) } else { answer.good("GET", path).map(Some) }
     }
 
@@ -95,18 +106,18 @@ impl Api {
     /// Makes an object in a collection.
     pub(crate) fn create(&self, path: &str, object: &Value) -> io::Result<Value> {
         let body = object.to_string();
-        self.send("POST", path, Some(("application/json", body.as_bytes())))?.good("POST", path)
+        self.ask("POST", path, Some(("application/json", body.as_bytes())))?.good("POST", path)
     }
 
     /// Changes some fields of an object (JSON merge patch).
     pub(crate) fn merge(&self, path: &str, fields: &Value) -> io::Result<Value> {
         let body = fields.to_string();
-        self.send("PATCH", path, Some(("application/merge-patch+json", body.as_bytes())))?.good("PATCH", path)
+        self.ask("PATCH", path, Some(("application/merge-patch+json", body.as_bytes())))?.good("PATCH", path)
     }
 
     /// Deletes an object; fine when there is none. It may live on while it has finalizers.
     pub(crate) fn delete(&self, path: &str) -> io::Result<()> {
-        let answer = self.send("DELETE", path, None)?;
+        let answer = self.ask("DELETE", path, None)?;
         if answer.status == 404 { Ok(()) } else { answer.good("DELETE", path).map(drop) }
     }
 
@@ -116,7 +127,7 @@ impl Api {
         documents.iter().filter(|document| !document.is_null()).try_for_each(|document| {
             let path = format!("{}?fieldManager=bed&force=true", self.place(document)?);
             let body = document.to_string();
-            self.send("PATCH", &path, Some(("application/apply-patch+yaml", body.as_bytes())))?.good("PATCH", &path)?;
+            self.ask("PATCH", &path, Some(("application/apply-patch+yaml", body.as_bytes())))?.good("PATCH", &path)?;
             Ok(())
         })
     }
@@ -144,6 +155,10 @@ impl Api {
 }
 
 impl Answer {
+    fn is_of_storage_that_is_not_ready(&self) -> bool {
+        self.status == 429 && String::from_utf8_lossy(&self.body).contains("storage is (re)initializing")
+    }
+
     /// The body of a good answer; an error with the server's own sentence for any other.
     fn good(self, method: &str, path: &str) -> io::Result<Value> {
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();

@@ -8,7 +8,8 @@ use serde::Deserialize;
 /// One act.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(crate) struct Entry {
-    /// `created` (when a creation begins), `updated`, `deleted` (when a destruction has ended) or `read`.
+    /// `created` (when a creation begins), `updated`, `deleted` (when a destruction has ended), `read`, or
+    /// `spawned` (a child that is left behind).
     pub(crate) act: String,
     /// The thing's own id, new with every creation.
     pub(crate) id: String,
@@ -16,7 +17,7 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     /// When, RFC 3339, UTC.
     pub(crate) time: String,
-    /// The provider process.
+    /// The provider process; of `spawned`, the child.
     pub(crate) pid: u32,
 }
 

@@ -12,6 +12,7 @@ use bed::control_plane::Start;
 const USAGE: &str = "\
 bed serve [--pristine]        start a control plane, describe it in one JSON line, end it when standard input closes
 bed leases FOLDER [WITNESS]   claim, renew and give back the lock in a folder, again and again, until it is killed
+bed crowd DESCRIBED COUNT     make so many instances on the control plane that `bed serve` described in this file
 bed demo [--context CONTEXT] [--results FOLDER]
                               show dcctl at work, on a control plane of its own or on the cluster of a context
 ";
@@ -24,7 +25,8 @@ fn main() -> ExitCode {
     let result = match verb.to_str() {
         Some(bed::child::VERB) => Err(bed::child::become_program(arguments)),
         Some(bed::child::SEATED) => Err(bed::child::sit_down(arguments)),
-        Some("serve") => start_of(arguments).and_then(|start| bed::serve::serve(start, &mut out)),
+        Some("serve") => start_of(arguments).and_then(|start| bed::serve::serve(start, &mut out, &mut err)),
+        Some("crowd") => bed::crowd::crowd(arguments),
         Some("leases") => bed::leases::leases(arguments),
         Some("demo") => bed::demo::demo(arguments, &mut out),
         _ => Err(io::Error::other(USAGE)),

@@ -66,7 +66,8 @@ impl Head {
             || self.field("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 
-    fn field(&self, name: &str) -> Option<String> {
+    /// The value of a field, by its name in whatever case.
+    pub(crate) fn field(&self, name: &str) -> Option<String> {
         let text = String::from_utf8_lossy(&self.bytes);
         let mut fields = text.lines().skip(1).filter_map(|line| line.split_once(':'));
         fields.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim().to_owned())

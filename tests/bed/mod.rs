@@ -12,6 +12,7 @@
 
 pub(crate) mod child;
 pub(crate) mod control_plane;
+pub(crate) mod crowd;
 #[cfg(test)]
 pub(crate) mod dcctl;
 pub(crate) mod demo;
@@ -35,6 +36,8 @@ pub(crate) mod kwok;
 #[cfg(test)]
 pub(crate) mod ledger;
 pub(crate) mod leases;
+#[cfg(test)]
+pub(crate) mod memory;
 pub(crate) mod message;
 #[cfg(test)]
 pub(crate) mod pool;
@@ -45,6 +48,8 @@ pub(crate) mod proxy;
 #[cfg(test)]
 pub(crate) mod reset;
 pub(crate) mod serve;
+#[cfg(test)]
+pub(crate) mod state_backend;
 #[cfg(test)]
 pub(crate) mod stream;
 #[cfg(test)]

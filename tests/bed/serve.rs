@@ -3,7 +3,7 @@
 //! Whoever starts it keeps a pipe to it. When that process ends, by whatever signal, the pipe closes, and the bed
 //! ends everything that it started and everything that was started with its mark.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal, Read, Stderr, Write};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
@@ -62,9 +62,13 @@ fn send_on_signal(asked: Sender<String>) -> io::Result<()> {
 }
 
 /// Starts a control plane, describes it in one line, waits for the end, and ends everything.
-pub(crate) fn serve(start: Start, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn serve(start: Start, out: &mut dyn Write, err: &mut Stderr) -> io::Result<()> {
     folder::remove_abandoned();
     let end = End::watch()?;
+    // Whoever looks on has nothing to see until it is there; a program that reads has the line.
+    if err.is_terminal() {
+        writeln!(err, "starting etcd and the API server, which takes 10 to 60 seconds")?;
+    }
     let plane = ControlPlane::start(Tools::get(), start, &end)?;
     writeln!(out, "{}", serde_json::to_string(plane.described())?)?;
     out.flush()?;

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,8 +50,26 @@ impl Seat {
         Seat::start(dcctl, keys, terminal, stdout.into(), stderr.into())
     }
 
+    /// The same in a container of its own, as `docker run -t` makes one: these words, with which a PID namespace begins, go
+    /// before the command.
+    pub(crate) fn take_contained(mut dcctl: Dcctl, namespace: &str) -> Seat {
+        let (keys, terminal) = pair();
+        let clone = || Stdio::from(terminal.try_clone().expect("a descriptor can be had twice"));
+        let (stdout, stderr) = (clone(), clone());
+        let inside = seated(dcctl.command());
+        let words: Vec<&str> = namespace.split(' ').collect();
+        let mut outside = command(Path::new(words[0]));
+        outside.args(&words[1..]).arg(inside.get_program()).args(inside.get_args()).env_clear();
+        outside.envs(inside.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        outside.current_dir(inside.get_current_dir().expect("it was given one"));
+        Seat::spawn(outside, keys, terminal, stdout, stderr)
+    }
+
     fn start(mut dcctl: Dcctl, keys: File, terminal: OwnedFd, stdout: Stdio, stderr: Stdio) -> Seat {
-        let mut seated = seated(dcctl.command());
+        Seat::spawn(seated(dcctl.command()), keys, terminal, stdout, stderr)
+    }
+
+    fn spawn(mut seated: Command, keys: File, terminal: OwnedFd, stdout: Stdio, stderr: Stdio) -> Seat {
         let process = seated.stdin(Stdio::from(terminal)).stdout(stdout).stderr(stderr).spawn();
         let process = process.expect("Cargo built the bed");
         // Our copies of the terminal's end go with the command, so that its end is the end of what there is to see.

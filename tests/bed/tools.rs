@@ -1,6 +1,7 @@
 //! Where the real programs are: etcd, the API server, OpenTofu, Helm and the others.
 //!
-//! `tests/bed/build` knows, and builds what is missing. It is asked once a process.
+//! `tests/bed/build` knows, and builds what is missing. It is asked once a process. What comes as a package, and is needed by
+//! a few tests alone, `tests/bed/fetch` knows.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,30 +17,57 @@ use crate::bed::child::command;
 #[derive(Debug, Clone)]
 pub(crate) struct Tools(BTreeMap<String, PathBuf>);
 
+/// What a control plane and the runs on it need.
+const FOR_RUNS: &[&str] = &[
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kwok",
+    "kubectl",
+    "tofu",
+    "helm",
+    "provider-time",
+    "provider-bed",
+];
+
 impl Tools {
-    /// All tools, built now if they have to be; its progress goes to standard error. Asked once a process.
+    /// What a control plane and the runs on it need, built now if it has to be; progress goes to standard error. Asked once
+    /// a process.
     pub(crate) fn get() -> &'static Tools {
         static TOOLS: OnceLock<Tools> = OnceLock::new();
-        TOOLS.get_or_init(|| Tools::build(&[]).unwrap_or_else(|error| panic!("{error}")))
+        TOOLS.get_or_init(|| Tools::build(FOR_RUNS).unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    /// What stands for GitHub: act and actionlint. The demo needs neither, so it does not wait for them.
+    #[cfg(test)]
+    pub(crate) fn of_github() -> &'static Tools {
+        static TOOLS: OnceLock<Tools> = OnceLock::new();
+        TOOLS.get_or_init(|| Tools::build(&["act", "actionlint"]).unwrap_or_else(|error| panic!("{error}")))
     }
 
     /// What a run needs that has a cluster already: the user's own programs, and only what they lack is built.
     pub(crate) fn for_a_cluster() -> io::Result<Tools> {
         let programs = ["tofu", "helm", "kubectl"];
         let found = programs.into_iter().filter_map(|name| Some((variable(name), on_path(name)?)));
-        Tools::ask(&[&programs[..], &["provider-time"]].concat(), &found.collect())
+        Tools::ask("build", &[&programs[..], &["provider-time"]].concat(), &found.collect())
     }
 
     /// Only these tools, built now if they have to be.
     pub(crate) fn build(names: &[&str]) -> io::Result<Tools> {
-        Tools::ask(names, &BTreeMap::new())
+        Tools::ask("build", names, &BTreeMap::new())
     }
 
-    fn ask(names: &[&str], known: &BTreeMap<String, PathBuf>) -> io::Result<Tools> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bed/build");
+    /// These packages, fetched now if they have to be.
+    pub(crate) fn fetch(names: &[&str]) -> io::Result<Tools> {
+        Tools::ask("fetch", names, &BTreeMap::new())
+    }
+
+    fn ask(script: &str, names: &[&str], known: &BTreeMap<String, PathBuf>) -> io::Result<Tools> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bed").join(script);
         let output = command(&script).args(names).envs(known).stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
         if !output.status.success() {
-            return Err(io::Error::other("tests/bed/build did not succeed; what it said is above"));
+            return Err(io::Error::other(format!("{} did not succeed; what it said is above", script.display())));
         }
         let lines = String::from_utf8_lossy(&output.stdout).into_owned();
         let pairs = lines.lines().filter_map(|line| line.split_once('='));
@@ -81,7 +109,7 @@ fn variable(tool: &str) -> String {
 
 /// Finds a program on PATH.
 #[expect(clippy::disallowed_methods, reason = "looking for a program is reading PATH")]
-fn on_path(program: &str) -> Option<PathBuf> {
+pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|program| is_program(program))
 }

@@ -9,9 +9,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use fastrand::Rng;
 
 use crate::clock::{Clock, System};
+
+/// Where `fuzz/run --keep` keeps what coverage led to.
+const FOUND: &str = "found.base64";
 
 /// Mutants of one run of the tests.
 const FEW: u64 = 1_000;
@@ -116,7 +121,17 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder).expect("it is in the repository").flatten().map(|entry| entry.path()).collect();
     files.sort();
-    files.iter().map(|file| fs::read(file).expect("it is in the repository")).collect()
+    files.iter().flat_map(|file| inputs(file)).collect()
+}
+
+/// The input in a file, or those in the one that holds what coverage led to, a line for each.
+fn inputs(file: &Path) -> Vec<Vec<u8>> {
+    let text = fs::read(file).expect("it is in the repository");
+    if file.file_name().is_none_or(|name| name != FOUND) {
+        return vec![text];
+    }
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.map(|line| BASE64.decode(line).expect("each line is base64")).collect()
 }
 
 fn mutant(corpus: &[Vec<u8>], seed: u64) -> Vec<u8> {

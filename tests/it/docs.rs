@@ -5,17 +5,22 @@
 //! page tells people to type is held against the command line (`commands`), and what one quotes against the program
 //! (`messages`).
 
+mod bundles;
 mod commands;
+mod environment;
 mod messages;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use clap::ArgAction;
 use dcctl::failure::TABLE;
 use dcctl::lock::Place;
 use dcctl::lock::status::{Holder, status};
+use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
 use crate::tree::{self, Source, Strings};
@@ -27,19 +32,23 @@ struct Generated {
 }
 
 const GENERATED: &[Generated] = &[
+    Generated { path: "docs/reference/bundle.schema.json", page: dcctl::config::schema_page },
     Generated { path: "docs/reference/cli.md", page: command_line },
+    Generated { path: "docs/reference/config.md", page: dcctl::config::config_page },
+    Generated { path: "docs/reference/env.md", page: environment::page },
     Generated { path: "docs/reference/events.md", page: dcctl::event::reference_page },
     Generated { path: "docs/reference/events.schema.json", page: dcctl::event::schema_page },
     Generated { path: "docs/reference/exit-codes.md", page: exit_codes },
+    Generated { path: "src/report/html/policy.txt", page: policy_of_the_page },
 ];
 
 /// Every promise that has to have a row, in the order of the page.
 const PROMISES: &[(&str, usize, &[&str])] = &[
     ("L", 16, &[]),
     ("R", 11, &[]),
-    ("S", 10, &["S8a", "S8b", "S8c", "S8d"]),
-    ("V", 7, &[]),
-    ("C", 7, &[]),
+    ("S", 11, &["S6a", "S8a", "S8b", "S8c", "S8d"]),
+    ("V", 8, &["V2b", "V2c", "V5a", "V5b", "V5c", "V5d", "V5e", "V5f", "V5g", "V6a"]),
+    ("C", 8, &[]),
     ("E", 6, &[]),
 ];
 
@@ -67,6 +76,16 @@ fn generated_pages_are_current() {
         }
     }
     tree::obey("these pages are not what the code says; run `make docs` and commit them:", &offences);
+}
+
+/// What the page of `dcctl report html` allows: the one style sheet and the one script that are in it, by their hashes.
+fn policy_of_the_page() -> String {
+    let hash = |path: &str| BASE64_STANDARD.encode(digest(&SHA256, read(path).as_bytes()));
+    let (style, script) = (hash("src/report/html/page.css"), hash("src/report/html/page.js"));
+    format!(
+        "default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; img-src data:; base-uri 'none'; \
+         form-action 'none'\n"
+    )
 }
 
 fn exit_codes() -> String {
@@ -160,6 +179,30 @@ fn the_readme_lists_every_exit_status() {
     let shown: Vec<_> = section.lines().filter_map(status).collect();
     let known: BTreeSet<_> = std::iter::once(0).chain(TABLE.iter().map(|row| row.exit)).collect();
     assert_eq!(shown, known.into_iter().collect::<Vec<_>>(), "the README's table is not that of src/failure.rs");
+}
+
+#[test]
+fn every_failure_has_its_place_in_the_guide_for_when_something_goes_wrong() {
+    let guide = read("docs/guide/troubleshooting.md");
+    let mut offences = Vec::new();
+    let mut status = 0;
+    let mut part = "";
+    for row in TABLE {
+        if row.exit != status {
+            status = row.exit;
+            part = guide.split("\n## ").find(|part| covers(part, status)).unwrap_or_default();
+        }
+        if !part.contains(&format!("`{}`", row.name)) && !part.contains(&format!("({})", row.name)) {
+            offences.push(format!("{} has no word under a heading for {status}", row.name));
+        }
+    }
+    tree::obey("docs/guide/troubleshooting.md:", &offences);
+}
+
+/// Whether the heading of this part names the exit status: `2 and 3: …`.
+fn covers(part: &str, status: u8) -> bool {
+    let heading = part.split_once(':').map_or(part, |(before, _)| before);
+    heading.split(" and ").any(|number| number.trim().parse() == Ok(status))
 }
 
 #[test]

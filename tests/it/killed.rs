@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 use crate::bed::dcctl::Journal;
+use crate::bed::junit::Report;
 use crate::bed::terminal::Seat;
 use crate::bed::{Dcctl, wait};
 use crate::lock::rig::{Rig, is_live_message, soak, text};
@@ -53,6 +54,10 @@ impl Doomed {
         Journal::at(self.run_dir.join("events.jsonl")).events()
     }
 
+    fn junit(&self) -> PathBuf {
+        self.run_dir.with_extension("xml")
+    }
+
     fn is_finished(&self) -> bool {
         self.after == "run.finished"
     }
@@ -81,7 +86,7 @@ impl Morgue {
         let instance = format!("k{}", self.runs);
         let run_dir = self.rig.bed.file(&format!("run-{instance}"));
         let run = self.rig.bootstrap(&instance).env(BREAK, format!("after:{after}")).arg("--run-dir").arg(&run_dir);
-        let run = run.start();
+        let run = run.arg("--junit").arg(run_dir.with_extension("xml")).start();
         let supervisor = run.supervisor();
         wait::fact("the supervisor to stand still", || stands_still(supervisor).then_some(()));
         let holder = text(&run.wait_for("run.started", |_| true)["data"]["holder"]);
@@ -126,6 +131,7 @@ impl Morgue {
             assert_ne!(last["type"], "run.finished", "{context}");
             // Nobody was left to say more: its directory tells by which name to look for the lock.
             assert_eq!(text(&journal[0]["data"]["holder"]), doomed.holder, "{context}");
+            self.look_at_the_reports(doomed);
             return;
         }
         assert_eq!(last["type"], "run.finished", "{context}");
@@ -146,6 +152,20 @@ impl Morgue {
         assert!(said.contains(&lock.as_str()), "{context}: {verdict}");
         // Whoever is left of the two gives it back.
         assert!(doomed.victim == Victim::Both || holder.is_none(), "{context}: {verdict}");
+    }
+
+    /// The report of a run that nobody could end: what was written is whole, and what is made of the journal claims nothing.
+    fn look_at_the_reports(&self, doomed: &Doomed) {
+        let context = doomed.context();
+        if doomed.junit().exists() {
+            let report = Report::read(&doomed.junit());
+            assert!(!report.with("error").is_empty(), "{context}: {}", report.text);
+        }
+        let made = self.rig.bed.file(&format!("made-{}.xml", doomed.instance));
+        let again = self.rig.bed.dcctl(["report", "junit"]).arg(&doomed.run_dir).arg("-o").arg(&made);
+        again.run().expect_code(0);
+        let report = Report::read(&made);
+        assert!(!report.with("error").is_empty(), "{context}: {}", report.text);
     }
 
     /// What everybody else sees and does, here and on a machine that knows nothing of the run.

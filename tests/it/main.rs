@@ -3,23 +3,30 @@
 #[path = "../bed/mod.rs"]
 mod bed;
 
+mod canaries;
 mod cancel;
 mod chart;
 mod cluster;
+mod cron;
 mod direct;
 mod docs;
 mod encodings;
 mod exec;
+mod github;
+mod gitlab;
 mod killed;
 mod laws;
 mod layering;
 mod lock;
+mod preflight;
 mod process;
 mod race;
 mod rbac;
+mod recorded;
 mod refused;
 mod reports;
 mod runs;
+mod state;
 mod steps;
 mod stopping;
 mod the_bed;

@@ -8,20 +8,58 @@ use std::path::{Component, Path, PathBuf};
 use jiff::Timestamp;
 
 use crate::commands::apply::{absolute, as_text};
-use crate::config::Environment;
+use crate::config::{Environment, Written};
 use crate::failure::{Code, Failure};
-use crate::run::{BALLAST, DOOR, JOURNAL, LOG, make_ballast};
+use crate::process::{self, Kind};
+use crate::run::{self, ABOUT, BALLAST, DOOR, JOURNAL, LOG, make_ballast};
 use crate::step;
 
 /// The run's own kubeconfig in its folder.
 pub(crate) const KUBECONFIG: &str = "kubeconfig";
 
-/// Where a `.tar.gz` is unpacked.
-pub(crate) const UNPACKED: &str = "bundle";
+/// Where a `.tar.gz` is unpacked: among what is removed at the run's end.
+pub(crate) fn unpacked(run_dir: &Path) -> PathBuf {
+    run_dir.join(step::PRIVATE).join("bundle")
+}
 
-/// The names of everything that a run makes in its folder.
-pub(super) const OWN: [&str; 9] =
-    [JOURNAL, KUBECONFIG, BALLAST, UNPACKED, LOG, DOOR, step::OUTPUT, step::PRIVATE, step::RECORDS];
+/// The names of everything that a run makes in its folder, and what each is.
+pub(super) const OWN: [(&str, Kind); 9] = [
+    (JOURNAL, Kind::File),
+    (KUBECONFIG, Kind::File),
+    (BALLAST, Kind::File),
+    (ABOUT, Kind::File),
+    (LOG, Kind::File),
+    (DOOR, Kind::Socket),
+    (step::OUTPUT, Kind::Folder),
+    (step::PRIVATE, Kind::Folder),
+    (step::RECORDS, Kind::Folder),
+];
+
+/// A bundle that was unpacked for a run which may not begin: then it is removed again.
+#[derive(Debug)]
+pub(crate) struct Unpacked(Option<PathBuf>);
+
+impl Unpacked {
+    /// What stands in this run directory, if anything was unpacked.
+    pub(crate) fn of(bundle: &Written, run_dir: &Path) -> Unpacked {
+        Unpacked(bundle.digest().map(|_| unpacked(run_dir)))
+    }
+
+    /// The run begins: from here on it is removed with all else that the run has for itself.
+    pub(crate) fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unpacked {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.0 {
+            let _ = fs::remove_dir_all(folder);
+            // Only when nothing else is in it.
+            let _ = folder.parent().map(fs::remove_dir);
+        }
+    }
+}
 
 /// The run's folder. It is removed again when the command never became a run.
 #[derive(Debug)]
@@ -52,6 +90,12 @@ impl RunFolder {
         };
         let unusable = |error: &io::Error| unusable(&path, error);
         let found = make_folder(&path).map_err(|error| unusable(&error))?;
+        if let Some(failure) = distrusted(&path) {
+            if found == Found::Made {
+                let _ = fs::remove_dir(&path);
+            }
+            return Err(failure);
+        }
         // Who makes the journal has the folder: of two that begin at once one is the later one.
         let claimed = File::options().append(true).create_new(true).mode(0o600).open(path.join(JOURNAL));
         if let Err(error) = claimed {
@@ -103,7 +147,7 @@ impl Drop for RunFolder {
         }
         self.clear();
         if self.found == Found::Made {
-            for own in OWN.map(|name| self.path.join(name)) {
+            for own in OWN.map(|(name, _)| self.path.join(name)) {
                 let _ = if own.is_dir() { fs::remove_dir_all(&own) } else { fs::remove_file(&own) };
             }
             // What else is in it is a report, which tells why there was no run.
@@ -129,6 +173,43 @@ fn make_folder(path: &Path) -> io::Result<Found> {
     }
 }
 
+/// Why a folder that is there is no place for a run: whoever can write to it chooses what is read, overwritten and ended
+/// in our name. A part of its path that is a link may be led elsewhere by whoever made it.
+fn distrusted(path: &Path) -> Option<Failure> {
+    let refused = |what: &str, at: &Path, why: &str| {
+        let sentence = format!("the run directory {} cannot be used: {what}{} {why}", path.display(), at.display());
+        Failure::new(Code::RunDirUnusable, sentence)
+    };
+    let ours = rustix::process::geteuid().as_raw();
+    let links = path.ancestors().flat_map(hops);
+    let is_foreign = |link: &PathBuf| {
+        fs::symlink_metadata(link).is_ok_and(|found| found.is_symlink() && ![ours, 0].contains(&found.uid()))
+    };
+    if let Some(link) = links.into_iter().find(is_foreign) {
+        let failure = refused("the link ", &link, "on its way belongs to another user");
+        return Some(failure.hint("give a folder without that link in its path with --run-dir"));
+    }
+    let real = followed(path);
+    let doubt = |path: &Path, kind| process::doubt(path, kind).ok().flatten();
+    if let Some(why) = doubt(&real, Kind::Folder) {
+        let failure = refused("", &real, &why);
+        return Some(failure.hint(
+            "give a folder that is not there yet with --run-dir, which is then made for this account alone; one of your own \
+             will do after `chmod go-w`, where the file system keeps such rights",
+        ));
+    }
+    // Whatever has the journal's name is another run's.
+    let mut others = OWN.iter().filter(|(name, _)| *name != JOURNAL).map(|(name, kind)| (real.join(name), *kind));
+    // A folder of our own may lie on another disk.
+    let is_led = |at: &Path, kind| kind == Kind::Folder && process::own_folder_behind(at).is_some();
+    let doubted = |(at, kind): (PathBuf, Kind)| {
+        let why = doubt(&at, kind).filter(|_| !is_led(&at, kind))?;
+        Some((at, why))
+    };
+    let (at, why) = others.find_map(doubted)?;
+    Some(refused("", &at, &why).hint("remove it, or give another folder with --run-dir"))
+}
+
 /// What is to be done depends on why: room helps a disk that is full, and nothing else.
 fn unusable(path: &Path, error: &io::Error) -> Failure {
     let sentence = format!("the run directory {} cannot be used", path.display());
@@ -151,7 +232,7 @@ fn unusable(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// `runs/TIME-RUN` in the user's state folder. A folder that others could have made first has to be ours.
-fn default_folder(environment: &Environment, now: Timestamp, run: &str) -> Result<PathBuf, Failure> {
+pub(crate) fn default_folder(environment: &Environment, now: Timestamp, run: &str) -> Result<PathBuf, Failure> {
     let state = environment.state_folder();
     let ours = rustix::process::geteuid().as_raw();
     let foreign = fs::metadata(&state).is_ok_and(|state| state.uid() != ours);
@@ -161,8 +242,15 @@ fn default_folder(environment: &Environment, now: Timestamp, run: &str) -> Resul
         let sentence = format!("the state folder {} belongs to another user", state.display());
         return Err(Failure::new(Code::RunDirUnusable, sentence).hint("give a folder of your own with --run-dir"));
     }
+    for folder in [&state, &runs(environment)] {
+        if let Ok(Some(why)) = process::doubt(&followed(folder), Kind::Folder) {
+            let sentence = format!("the state folder {} cannot be used: it {why}", folder.display());
+            return Err(Failure::new(Code::RunDirUnusable, sentence)
+                .hint(format!("`chmod go-w {}`, or give a folder of your own with --run-dir", folder.display())));
+        }
+    }
     as_text("the state folder", &state).map_err(|failure| failure.hint("give another folder with --run-dir"))?;
-    Ok(runs(environment).join(format!("{}-{run}", now.strftime("%Y%m%dT%H%M%SZ"))))
+    Ok(runs(environment).join(run::folder_name(now, run)))
 }
 
 /// Where runs have their directories unless they are given another one.

@@ -70,7 +70,11 @@ pub(crate) fn writable(options: &ReportOptions, reads: &Reads) -> Reports {
     }
 }
 
-fn stays_clear(option: &str, path: &Path, run_dir: Option<&Path>, reads: &Reads) -> Result<(), Failure> {
+/// Whether a report may be written here.
+///
+/// # Errors
+/// `config.option` when it would take the place of something else.
+pub(crate) fn stays_clear(option: &str, path: &Path, run_dir: Option<&Path>, reads: &Reads) -> Result<(), Failure> {
     let refuse = |what: &str, hint: &str| {
         Err(Failure::new(Code::OptionInvalid, format!("{option} {} {what}", path.display())).hint(hint))
     };
@@ -102,11 +106,11 @@ fn stays_clear(option: &str, path: &Path, run_dir: Option<&Path>, reads: &Reads)
 
 /// The name in the run's folder under which the run itself keeps what would be at this path.
 fn own_name(path: &Path, run_dir: &Path) -> Option<&'static str> {
-    let own = |name: &&&str| {
+    let own = |name: &&str| {
         let own = run_dir.join(name);
         is_same(path, &own) || is_within(path, &own)
     };
-    OWN.iter().find(own).copied()
+    OWN.iter().map(|(name, _)| *name).find(own)
 }
 
 /// The standard stream of this process that is this very file: what is read from there, or written there by others.
@@ -135,8 +139,32 @@ pub(crate) fn apart_from_the_lock(run_dir: Option<&Path>, reads: &Reads) -> Resu
     }
 }
 
-/// Whether two paths lead to one file, which need not be there yet.
-fn is_same(one: &Path, other: &Path) -> bool {
+/// Refuses a folder for OpenTofu's state that lies where it does not stay, or where nothing is to be written: in the run's own
+/// directory, or in the bundle.
+///
+/// # Errors
+/// `config.option`.
+pub(crate) fn state_stays(
+    state_dir: Option<&Path>,
+    run_dir: Option<&Path>,
+    bundle: Option<&Path>,
+) -> Result<(), Failure> {
+    let Some(state_dir) = state_dir else { return Ok(()) };
+    let is_in = |folder: Option<&Path>| folder.is_some_and(|folder| is_within(state_dir, folder));
+    let why = if is_in(run_dir) {
+        "lies in the directory of the run, of which parts go when the run ends"
+    } else if is_in(bundle) {
+        "lies in the bundle, which is only read"
+    } else {
+        return Ok(());
+    };
+    let sentence = format!("--state-dir {} {why}", state_dir.display());
+    Err(Failure::new(Code::OptionInvalid, sentence)
+        .hint("name a folder elsewhere, that is kept as long as the instance"))
+}
+
+/// Whether both lead to one file, which need not be there yet.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     let file = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     place(one) == place(other) || file(one).is_some_and(|one| file(other) == Some(one))
 }

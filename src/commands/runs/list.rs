@@ -6,12 +6,15 @@ use serde_json::{Value, json};
 
 use crate::cli::StatusOutput;
 use crate::clock;
-use crate::commands::{Desk, print, runs};
+use crate::commands::{Desk, print, runs, told};
 use crate::run::{Past, State};
 
 /// Prints them, the oldest first.
 pub(crate) fn list(desk: &Desk, output: StatusOutput) -> u8 {
-    let runs = runs::all(desk);
+    let runs = match runs::all(desk) {
+        Ok(runs) => runs,
+        Err(failure) => return told(&failure),
+    };
     let mut text = String::new();
     match output {
         StatusOutput::Json => {
@@ -26,7 +29,7 @@ pub(crate) fn list(desk: &Desk, output: StatusOutput) -> u8 {
             for past in &runs {
                 let began = past.began.strftime("%Y-%m-%dT%H:%M:%SZ");
                 let place = past.place.as_ref().map(|place| format!(" on {place}")).unwrap_or_default();
-                writeln!(text, "{}  {began}  {}{place}: {}", past.run, past.subject, how(past))
+                writeln!(text, "{}  {began}  {}{place}: {}", past.run, past.title(), how(past))
                     .expect("a String takes everything");
             }
         }
@@ -65,7 +68,7 @@ fn as_json(past: &Past) -> Value {
     let tools =
         tools.map(|tools| tools.iter().map(|(pid, name)| json!({ "pid": pid, "name": name })).collect::<Vec<_>>());
     json!({
-        "run": past.run, "subject": past.subject, "place": past.place, "directory": past.folder,
+        "run": past.run, "subject": past.subject, "dry_run": past.dry_run, "place": past.place, "directory": past.folder,
         "began": clock::rfc3339(past.began), "holder": past.holder, "state": state, "ended": ended,
         "outcome": outcome, "exit_code": past.exit_code(), "lock": lock, "tools": tools,
     })

@@ -10,27 +10,33 @@ use jiff::Timestamp;
 
 use crate::cli::RunsPruneArgs;
 use crate::commands::{Desk, print, runs, told};
+use crate::event::text::one_line;
 use crate::failure::{Code, Failure};
-use crate::run::{Past, State};
+use crate::run::{self, Past, State};
 use crate::step;
 
 /// Removes them, and says which.
 pub(crate) fn prune(desk: &Desk, args: &RunsPruneArgs) -> u8 {
     let (mut text, mut failed) = (String::new(), None);
-    for past in runs::all(desk) {
+    let all = match runs::all(desk) {
+        Ok(all) => all,
+        Err(failure) => return told(&failure),
+    };
+    for past in all {
         let said = match fate(&past, desk.clock.wall(), args.older_than) {
             Fate::TooYoung => continue,
             Fate::Stays(why) => format!("kept {}: {why}", past.folder.display()),
-            Fate::Goes if args.dry_run => format!("would remove {}", past.folder.display()),
-            Fate::Goes => match std::fs::remove_dir_all(&past.folder) {
-                Ok(()) => format!("removed {}", past.folder.display()),
+            Fate::Goes if args.dry_run => format!("would {}", gone(&past, Tense::Future)),
+            Fate::Goes => match remove(&past) {
+                Ok(()) => gone(&past, Tense::Past),
                 Err(error) => {
                     failed = Some(error);
                     format!("could not remove {}", past.folder.display())
                 }
             },
         };
-        writeln!(text, "{said}").expect("a String takes everything");
+        // The name of a folder is anybody's.
+        writeln!(text, "{}", one_line(&said)).expect("a String takes everything");
     }
     match failed {
         None => print(&text),
@@ -38,6 +44,30 @@ pub(crate) fn prune(desk: &Desk, args: &RunsPruneArgs) -> u8 {
             print(&text);
             told(&Failure::new(Code::RunDirUnusable, "not everything could be removed").because(&error))
         }
+    }
+}
+
+/// A folder that the user has given may have more in it than the run.
+fn remove(past: &Past) -> std::io::Result<()> {
+    match &past.link {
+        Some(link) => run::let_go(&past.folder, link),
+        None => std::fs::remove_dir_all(&past.folder),
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Tense {
+    Past,
+    Future,
+}
+
+fn gone(past: &Past, tense: Tense) -> String {
+    let folder = past.folder.display();
+    match (&past.link, tense) {
+        (None, Tense::Past) => format!("removed {folder}"),
+        (None, Tense::Future) => format!("remove {folder}"),
+        (Some(_), Tense::Past) => format!("no longer listed: {folder}, which was given with --run-dir and stays"),
+        (Some(_), Tense::Future) => format!("no longer list {folder}, which was given with --run-dir and stays"),
     }
 }
 

@@ -11,8 +11,8 @@ use crate::commands::apply::files;
 use crate::commands::{Desk, print, runs, runtime, terminal, told};
 use crate::failure::{Code, Failure};
 use crate::front::{Form, From, Showing, View};
-use crate::report::human::ToolOutput;
-use crate::run::{Past, State};
+use crate::report::human::{Again, ToolOutput};
+use crate::run::{Past, State, Watched};
 use crate::signal;
 
 /// How often it is looked whether the run has ended.
@@ -47,8 +47,10 @@ pub(crate) fn attach(desk: &Desk, args: &RunsAttachArgs) -> u8 {
     let from = if args.from_now { From::Now } else { From::TheStart };
     let ended = runs::find(desk, &args.show.run).and_then(|past| {
         runtime()?.block_on(async {
+            let signals = hear()?;
+            let watched = watch(&past)?;
             let view = View::open(&past.folder, showing(desk, &args.show), from)?;
-            let ended = follow(desk, &past, None).await;
+            let ended = follow(desk, &watched, None, signals).await;
             view.end().await;
             ended
         })
@@ -59,7 +61,8 @@ pub(crate) fn attach(desk: &Desk, args: &RunsAttachArgs) -> u8 {
 /// Waits for the end of the run, and ends with its exit code.
 pub(crate) fn wait(desk: &Desk, args: &RunsWaitArgs) -> u8 {
     let until = args.timeout.map(|timeout| desk.clock.now() + timeout);
-    let ended = runs::find(desk, &args.run).and_then(|past| runtime()?.block_on(follow(desk, &past, until)));
+    let ended = runs::find(desk, &args.run)
+        .and_then(|past| runtime()?.block_on(async { follow(desk, &watch(&past)?, until, hear()?).await }));
     ended.unwrap_or_else(|failure| told(&failure))
 }
 
@@ -68,19 +71,39 @@ fn showing(desk: &Desk, args: &RunsShowArgs) -> Showing {
     if let Form::Human(options) = &mut showing.form {
         // What the run's programs print is not passed on beside this log.
         options.output = ToolOutput::Always;
+        // A key ends the watching alone.
+        options.again = Again::Nothing;
     }
     showing
 }
 
+/// From here on a signal ends the watching, and says that the run goes on.
+fn hear() -> Result<signal::Signals, Failure> {
+    signal::install()
+        .map_err(|error| Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error))
+}
+
+/// Holds on to the run, whatever becomes of its directory.
+fn watch(past: &Past) -> Result<Watched, Failure> {
+    Watched::open(&past.folder).map_err(|error| unseen(&past.run, &error))
+}
+
+/// Nothing is known of the run, which goes on all the same.
+fn unseen(run: &str, error: &std::io::Error) -> Failure {
+    Failure::new(Code::OptionInvalid, format!("the directory of run {run} is gone or unreadable"))
+        .because(error)
+        .hint("`dcctl lock status` says whether the run still has the lock")
+}
+
 /// The exit code of the run's verdict, once it is there.
-async fn follow(desk: &Desk, past: &Past, until: Option<Instant>) -> Result<u8, Failure> {
-    let mut signals = signal::install()
-        .map_err(|error| Failure::new(Code::Internal, "the signal handlers could not be installed").because(&error))?;
+async fn follow(
+    desk: &Desk,
+    watched: &Watched,
+    until: Option<Instant>,
+    mut signals: signal::Signals,
+) -> Result<u8, Failure> {
     loop {
-        let now = Past::read(&past.folder, &files::host_name()).map_err(|error| {
-            Failure::new(Code::CommandFailed, format!("the directory of run {} is gone or unreadable", past.run))
-                .because(&error)
-        })?;
+        let now = watched.look(&files::host_name()).map_err(|error| unseen(watched.run(), &error))?;
         match &now.state {
             State::Ended { exit_code, .. } => return Ok(*exit_code),
             State::Running => {}
@@ -106,7 +129,7 @@ async fn follow(desk: &Desk, past: &Past, until: Option<Instant>) -> Result<u8, 
             biased;
             _ = signals.next() => {
                 let said = format!("no longer watching; run {} goes on", now.run);
-                return Err(Failure::new(Code::StoppedClean, said).hint(format!("`dcctl runs stop {}` stops it", now.run)));
+                return Err(Failure::new(Code::RunGoesOn, said).hint(format!("`dcctl runs stop {}` stops it", now.run)));
             }
             () = tokio::time::sleep(left.unwrap_or(LOOK).min(LOOK)) => {}
         }

@@ -1,5 +1,6 @@
 //! Whole bundles: one that is right, and a table of ways to get it wrong with what is said then.
 
+mod form;
 mod mistakes;
 mod size;
 
@@ -81,7 +82,7 @@ impl Place {
     }
 
     fn open(&self) -> Result<Written, Failure> {
-        Bundle::open(&self.path(""), Path::new("/nonexistent"))
+        Bundle::open(&self.path(""), Path::new("/nonexistent"), None)
     }
 
     /// What is said of this bundle, without the folder it is in.
@@ -253,7 +254,7 @@ fn what_is_not_a_bundle_is_said_in_one_sentence() {
 fn a_bundle_that_is_not_there_is_said_with_what_to_give() {
     let place = Place::new(GOOD);
     let open = |name: &str| {
-        let failure = Bundle::open(&place.path(name), Path::new("/nonexistent")).expect_err(name);
+        let failure = Bundle::open(&place.path(name), Path::new("/nonexistent"), None).expect_err(name);
         assert_eq!(failure.code, Code::BundleInvalid);
         (failure.message.replace(&place.path("").display().to_string(), ""), failure.hints.join(" "))
     };
@@ -367,7 +368,13 @@ fn an_archive_is_a_bundle_too() {
     builder.append_dir_all("shop-0.9.2", place.path("")).expect("everything");
     builder.into_inner().and_then(flate2::write::GzEncoder::finish).expect("an archive");
     let scratch = tempfile::tempdir().expect("a folder");
-    let written = Bundle::open(&archive, &scratch.path().join("bundle")).expect("a bundle");
+    let written = Bundle::open(&archive, &scratch.path().join("bundle"), None).expect("a bundle");
+    let digest = written.digest().cloned().expect("an archive has one");
+    let again = Bundle::open(&archive, &scratch.path().join("again"), Some(&digest)).expect("it is that one");
+    assert_eq!(again.digest(), Some(&digest));
+    let folder =
+        Bundle::open(&place.path(""), Path::new("/nonexistent"), Some(&digest)).expect_err("a folder has none");
+    assert_eq!(folder.code, Code::OptionInvalid);
     fs::remove_file(&archive).expect("removed");
     assert_eq!(written.root(), fs::canonicalize(scratch.path()).expect("real").join("bundle/shop-0.9.2"));
     assert_eq!(written.resolve(&demo()).expect("resolved").verify.len(), 1);
@@ -377,7 +384,7 @@ fn an_archive_is_a_bundle_too() {
 fn the_bundles_that_the_project_ships_are_good() {
     let open = |name: &str| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
-        Bundle::open(&path, Path::new("/nonexistent")).unwrap_or_else(|failure| panic!("{failure:?}"))
+        Bundle::open(&path, Path::new("/nonexistent"), None).unwrap_or_else(|failure| panic!("{failure:?}"))
     };
     let resolve =
         |name: &str, inputs: &Inputs| open(name).resolve(inputs).unwrap_or_else(|failure| panic!("{failure:?}"));

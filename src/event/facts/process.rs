@@ -101,7 +101,7 @@ pub struct ProcessInterruptReported {
 
 impl Fact for ProcessInterruptReported {
     fn level(&self) -> Level {
-        if self.times > 1 { Level::Warn } else { Level::Info }
+        if self.is_surprising() { Level::Warn } else { Level::Info }
     }
 
     fn message(&self) -> String {
@@ -109,11 +109,21 @@ impl Fact for ProcessInterruptReported {
         match (times, sent) {
             (0, _) | (1, 1..) => format!("{program} says that it was interrupted and is stopping"),
             (1, 0) => format!("{program} says that it was interrupted, not by dcctl, and is stopping"),
+            (2.., _) if !self.is_surprising() => {
+                format!("{program} says that it was interrupted again and ends at once")
+            }
             (2.., _) => {
                 let sent = count(u64::from(*sent), "interrupt");
                 format!("{program} says that it was interrupted for the {} time; dcctl had sent {sent}", nth(*times))
             }
         }
+    }
+}
+
+impl ProcessInterruptReported {
+    /// Whether somebody else has interrupted it again, which costs OpenTofu what is in flight.
+    pub(crate) fn is_surprising(&self) -> bool {
+        self.times > self.sent.max(1)
     }
 }
 
@@ -129,7 +139,7 @@ fn nth(number: u32) -> String {
     format!("{number}{ending}")
 }
 
-/// We killed a program: it does not end by itself.
+/// We sent a program SIGKILL: it does not end by itself. Whether it ended then is another event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessKilled {
@@ -147,7 +157,7 @@ impl Fact for ProcessKilled {
     }
 
     fn message(&self) -> String {
-        format!("{} (process {}) was killed: {}", self.program, self.pid, self.why)
+        format!("{} (process {}) was sent SIGKILL: {}", self.program, self.pid, self.why)
     }
 }
 
@@ -308,8 +318,8 @@ impl Fact for ProcessOutput {
     }
 }
 
-/// What a program printed came faster than it could be written, and some of it is not in this journal. Facts are never
-/// dropped.
+/// What a program printed came faster than it could be written, or the disk was full, and some of it is not in this
+/// journal. Facts are never dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutputDropped {
@@ -323,6 +333,6 @@ impl Fact for OutputDropped {
     }
 
     fn message(&self) -> String {
-        format!("{} of output not in this journal: they came too fast", count(self.lines, "line"))
+        format!("{} of output not in this journal: they could not be written in time", count(self.lines, "line"))
     }
 }

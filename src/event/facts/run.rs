@@ -64,6 +64,9 @@ pub struct BundleFact {
     pub version: String,
     /// The absolute path that it was read from.
     pub path: String,
+    /// The digest of the archive that it came in, `sha256:` and 64 digits; absent for a folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
 }
 
 /// The CI system around a run.

@@ -114,7 +114,10 @@ impl Fact for StopRequested {
                 format!("asked to stop {}; stopping gracefully, within {}", self.by_whom(), span(self.budget_ms))
             }
             StopManner::Force => {
-                format!("asked to stop at once {}; {FORCE_ENDS_TOOLS}, and the lock is left behind", self.by_whom())
+                format!(
+                    "asked to stop at once {}; {FORCE_ENDS_TOOLS}, and a lock that is held is left behind",
+                    self.by_whom()
+                )
             }
         }
     }

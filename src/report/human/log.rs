@@ -12,10 +12,11 @@ use crate::event::{
     Severity, SignalEffect, SignalReceived, StepFinished, StepOutcome, StepProgressed, StepStarted, StopCause,
     StopManner, StopRequested,
 };
-use crate::report::human::resources::{CONTENT, Deed, InFlight, Objects, Resources, in_flight};
+use crate::report::human::missing::Missing;
+use crate::report::human::resources::{CONTENT, Deed, InFlight, Objects, Resources, Undone, in_flight};
 use crate::report::human::row::{Row, Style, columns};
 use crate::report::human::verdict::{Gathered, verdict};
-use crate::report::human::{Screen, ToolOutput};
+use crate::report::human::{Again, Screen, ToolOutput};
 use crate::report::output::{PieceEnd, Tail, readable};
 
 /// Where the values of the heading and of the verdict begin.
@@ -38,6 +39,7 @@ const LOCK: &str = "the lock";
 pub(super) struct Log {
     output: ToolOutput,
     screen: Screen,
+    again: Again,
     elapsed: Duration,
     /// The widest title of the plan.
     title_column: usize,
@@ -48,6 +50,7 @@ pub(super) struct Log {
     /// Signals that were said to change nothing, by name; each is said once.
     idle_signals: BTreeSet<String>,
     gathered: Gathered,
+    missing: Missing,
     over: bool,
 }
 
@@ -59,16 +62,24 @@ struct Step {
     objects: Objects,
     in_flight: InFlight,
     program: Option<(String, Duration)>,
+    /// How often that was interrupted, by whomever.
+    interrupts: u32,
     tail: Tail,
     /// What a tool or dcctl said is wrong.
     errors: Vec<String>,
 }
 
+/// Whether somebody typed Ctrl+C: what a process sends has a sender.
+fn is_typed(stop: &StopRequested) -> bool {
+    stop.sender_uid.is_none() && stop.signals.iter().any(|signal| signal == "SIGINT")
+}
+
 impl Log {
-    pub(super) fn new(output: ToolOutput, screen: Screen) -> Log {
+    pub(super) fn new(output: ToolOutput, screen: Screen, again: Again) -> Log {
         Log {
             output,
             screen,
+            again,
             elapsed: Duration::ZERO,
             title_column: 0,
             step: None,
@@ -76,6 +87,7 @@ impl Log {
             stopping: false,
             idle_signals: BTreeSet::new(),
             gathered: Gathered::default(),
+            missing: Missing::default(),
             over: false,
         }
     }
@@ -112,7 +124,11 @@ impl Log {
             return if grave { vec![marked(Style::Caution, "!", &seen.msg)] } else { Vec::new() };
         };
         let mut rows = self.flush(event);
+        if matches!(event, Event::StepFinished(_) | Event::RunFinished(_)) {
+            rows.extend(self.missing.rest());
+        }
         self.wait_for_the_lock(event);
+        self.step.iter_mut().for_each(|step| step.count_interrupts(event));
         rows.extend(self.of_the_run(seen, event, width));
         rows
     }
@@ -180,9 +196,9 @@ impl Log {
             | Event::ProcessKilled(_)
             | Event::ProcessLeftBehind(_)
             | Event::ProcessSurvived(_)
-            | Event::OutputDropped(_)
             | Event::ReportFailed(_) => vec![marked(Style::Caution, "!", &event.message())],
-            Event::ProcessInterruptReported(reported) if reported.times > 1 => {
+            Event::OutputDropped(dropped) => self.missing.take(dropped.lines, self.elapsed).into_iter().collect(),
+            Event::ProcessInterruptReported(reported) if reported.is_surprising() => {
                 vec![marked(Style::Caution, "!", &event.message())]
             }
             Event::ProcessInterrupted(_) | Event::ProcessInterruptReported(_) => {
@@ -219,6 +235,7 @@ impl Log {
             objects: Objects::default(),
             in_flight: InFlight::default(),
             program: None,
+            interrupts: 0,
             tail: Tail::new(TAIL_BYTES),
             errors: Vec::new(),
         });
@@ -264,7 +281,8 @@ impl Log {
         self.stopping = true;
         let by = stop.by_whom();
         if stop.manner == StopManner::Force {
-            let text = format!("asked to stop at once {by}: {FORCE_ENDS_TOOLS}, and the lock is left behind");
+            let text =
+                format!("asked to stop at once {by}: {FORCE_ENDS_TOOLS}, and a lock that is held is left behind");
             return vec![marked(Style::Bad, "■", &text)];
         }
         let most = human(Duration::from_millis(stop.budget_ms));
@@ -273,7 +291,7 @@ impl Log {
         let mut rows = vec![marked(Style::Caution, "■", &text)];
         let calm = if stop.cause == StopCause::LockLost {
             "what is in flight is finished first; dcctl writes nothing more to the cluster"
-        } else if self.screen != Screen::Plain && stop.signals.iter().any(|signal| signal == "SIGINT") {
+        } else if self.again == Again::Forces && is_typed(stop) {
             "what is in flight is finished first; Ctrl+C again kills it after 8 s at most and leaves the lock behind"
         } else {
             "what is in flight is finished first, then the lock is given back"
@@ -314,6 +332,17 @@ impl Log {
 }
 
 impl Step {
+    /// Who is interrupted twice lets go of what is in flight, and sees no end of it.
+    fn count_interrupts(&mut self, event: &Event) {
+        if let Event::ProcessStarted(_) = event {
+            self.interrupts = 0;
+        } else if let Event::ProcessInterrupted(_) = event {
+            self.interrupts += 1;
+        } else if let Event::ProcessInterruptReported(reported) = event {
+            self.interrupts = self.interrupts.max(reported.times);
+        }
+    }
+
     /// What belongs to the step at work.
     fn take(&mut self, event: &Event, output: ToolOutput, screen: Screen, now: Duration, width: usize) -> Vec<Row> {
         match event {
@@ -352,7 +381,8 @@ impl Step {
             }
             Event::ResourceFailed(failed) => {
                 self.in_flight.end(&failed.address);
-                self.resources.fail(&failed.address, &failed.action, failed.elapsed_ms, width)
+                let how = if self.interrupts > 1 { Undone::CutOff } else { Undone::Failed };
+                self.resources.fail(&failed.address, (&failed.action, how), failed.elapsed_ms, width)
             }
             Event::RunStarted(_)
             | Event::RunPlanned(_)
@@ -425,7 +455,9 @@ impl Step {
         let mut rows: Vec<Row> = self.in_flight.whats().map(|what| Style::Plain.row(CONTENT + 2, what)).collect();
         self.in_flight.clear();
         let mut shown: Vec<&str> = Vec::new();
-        if self.errors.is_empty() && !self.tail.is_empty() {
+        // A guard refuses what a tool that ended well would have been used for: what that printed explains nothing.
+        let is_refusal = failure.is_some_and(|failure| failure.code.starts_with("guard."));
+        if self.errors.is_empty() && !self.tail.is_empty() && !is_refusal {
             let (before, lines) = self.tail.last(TAIL_LINES);
             let title = if before > 0 { "the end of what it printed:" } else { "what it printed:" };
             rows.push(Style::Dim.row(CONTENT, title));
@@ -443,7 +475,7 @@ impl Step {
 }
 
 /// A line with a sign before it, in the content of a step.
-fn marked(style: Style, sign: &str, text: &str) -> Row {
+pub(super) fn marked(style: Style, sign: &str, text: &str) -> Row {
     Row::new().indent(CONTENT).say(style, sign).say(Style::Plain, " ").hang_here().say(Style::Plain, text)
 }
 
@@ -470,7 +502,8 @@ fn heading(started: &RunStarted) -> Vec<Row> {
         line("dry run", "nothing will be written".to_owned());
     }
     if let Some(bundle) = &started.bundle {
-        line("bundle", format!("{} {}", bundle.name, bundle.version));
+        let digest = bundle.digest.as_ref().map_or_else(String::new, |digest| format!(" ({digest})"));
+        line("bundle", format!("{} {}{digest}", bundle.name, bundle.version));
     }
     match (&started.kube_context, &started.server) {
         (Some(context), Some(server)) => line("cluster", format!("{context}, {server}")),

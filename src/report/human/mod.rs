@@ -11,8 +11,9 @@
 //! by whatever is worth keeping.
 
 mod log;
+mod missing;
 mod resources;
-mod row;
+pub(super) mod row;
 mod verdict;
 
 use std::io::{self, Write};
@@ -60,6 +61,15 @@ pub enum ToolOutput {
     Elsewhere,
 }
 
+/// What a second Ctrl+C of whoever looks at the log does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// It ends the run at once.
+    Forces,
+    /// It does not: who looks only watches, or no key reaches the run.
+    Nothing,
+}
+
 /// How the log looks.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -71,6 +81,8 @@ pub struct Options {
     pub width: usize,
     /// Output of tools.
     pub output: ToolOutput,
+    /// Whether a second Ctrl+C is spoken of.
+    pub again: Again,
 }
 
 /// The log, written as events come. Every event is at most one write.
@@ -90,13 +102,13 @@ pub struct Human<W: Write> {
 impl<W: Write> Human<W> {
     /// A log that goes to `out`.
     pub fn new(out: W, options: Options) -> Human<W> {
-        let Options { color, screen, width, output } = options;
+        let Options { color, screen, width, output, again } = options;
         Human {
             out,
             color,
             screen,
             width: width.max(NARROWEST),
-            log: Log::new(output, screen),
+            log: Log::new(output, screen, again),
             live: String::new(),
             anchor: None,
         }
@@ -133,7 +145,7 @@ impl<W: Write> Human<W> {
         if self.log.is_over() {
             return Ok(());
         }
-        let text = "the journal ends here without a verdict: the run was cut off, and its outcome is not known";
+        let text = "the journal ends here without a verdict: the run was cut off or goes on; its end was not seen";
         self.show(&[Row::new(), Row::new().say(Style::Alarm, text)], None)
     }
 
@@ -142,6 +154,11 @@ impl<W: Write> Human<W> {
     pub fn finish(&mut self) -> io::Result<()> {
         self.show(&[], None)?;
         self.out.flush()
+    }
+
+    /// What the log was written to.
+    pub fn into_writer(self) -> W {
+        self.out
     }
 
     /// Writes whole lines and, on a terminal, the live line below them.

@@ -1,12 +1,13 @@
 //! What makes a log easy to read: nothing said twice, and lines that stay below one another where there is little room.
 
 use crate::event::{
-    BusyManner, Diagnostic, LockBlocked, ProcessOutput, ResourceCompleted, RunOutcome, Seen, Severity, StepOutcome,
-    StepProgressed, StopCause, StopManner, StopRequested, Stream,
+    BusyManner, Diagnostic, LockBlocked, ProcessInterruptReported, ProcessInterrupted, ProcessOutput, ProcessStarted,
+    ResourceCompleted, ResourceFailed, RunOutcome, Seen, Severity, StepOutcome, StepProgressed, StopCause, StopManner,
+    StopRequested, Stream,
 };
 use crate::failure::Code;
 use crate::report::human::tests::{PLAIN, shown};
-use crate::report::human::{Options, Screen};
+use crate::report::human::{Again, Options};
 use crate::report::stories::{self, HOLDER, Story};
 
 #[test]
@@ -29,15 +30,15 @@ fn a_run_that_waits_for_the_lock_is_not_said_to_be_at_work() {
     assert!(log.contains("… still waiting for the lock (15s)") && !log.contains("at work for"), "{log}");
 }
 
-/// A stop by a person at a terminal.
-fn interrupted() -> Vec<Seen> {
+/// A stop by SIGINT: of a person at a terminal, or of a process of this user.
+fn interrupted(sender_uid: Option<u32>) -> Vec<Seen> {
     let mut story = Story::bootstrap();
     story.start(4);
     story.say(StopRequested {
         cause: StopCause::Signal,
         signals: vec!["SIGINT".into()],
         sender_pid: None,
-        sender_uid: None,
+        sender_uid,
         manner: StopManner::Graceful,
         budget_ms: 1_200_000,
         deadline: None,
@@ -48,11 +49,41 @@ fn interrupted() -> Vec<Seen> {
 #[test]
 fn who_may_force_is_told_how_and_how_long_that_takes() {
     let hint = "Ctrl+C again kills it after 8 s at most and leaves the lock behind";
-    for (screen, expected) in [(Screen::Live, true), (Screen::Shared, true), (Screen::Plain, false)] {
-        let log = shown(&interrupted(), Options { screen, ..PLAIN });
+    let rows = [
+        (Again::Forces, None, true),
+        (Again::Nothing, None, false),
+        // It was no key, and then a key is the first one.
+        (Again::Forces, Some(1000), false),
+    ];
+    for (again, sender, expected) in rows {
+        let log = shown(&interrupted(sender), Options { again, ..PLAIN });
         let words = log.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(words.contains(hint), expected, "{screen:?}: {log}");
+        assert_eq!(words.contains(hint), expected, "{again:?}, {sender:?}: {log}");
     }
+}
+
+/// What OpenTofu gave up because it was interrupted again may well be there.
+#[test]
+fn what_was_cut_off_by_a_second_interrupt_is_not_said_to_be_not_created() {
+    let log = |interrupts: u32| {
+        let mut story = Story::bootstrap();
+        story.start(4);
+        story.say(ProcessStarted { program: "tofu apply".into(), pid: 7 });
+        for times in 1..=interrupts {
+            let (program, signal, why) = ("tofu apply".to_owned(), "SIGINT".into(), "a stop was requested".into());
+            story.say(ProcessInterrupted { program: program.clone(), pid: 7, signal, why });
+            story.say(ProcessInterruptReported { program, times, sent: times });
+        }
+        story.say(ResourceFailed { address: "a.b".into(), action: "create".into(), elapsed_ms: 16_000 });
+        story.end(StepOutcome::Stopped, "it ended", None);
+        shown(&story.cut_off(), PLAIN)
+    };
+    let (once, twice) = (log(1), log(2));
+    assert!(once.contains("not created") && once.contains("1 failed"), "{once}");
+    assert!(twice.contains("a.b  cut off  ") && twice.contains("1 cut off"), "{twice}");
+    assert!(!twice.contains("not created") && !twice.contains("failed"), "{twice}");
+    // Our own second interrupt is nothing to be warned of.
+    assert!(twice.contains("says that it was interrupted again") && !twice.contains("! tofu apply says"), "{twice}");
 }
 
 #[test]
@@ -135,4 +166,15 @@ fn the_run_directory_is_named_again_only_when_something_is_to_be_seen_there() {
         let log = shown(&journal, PLAIN);
         assert_eq!(log.matches("01je2x4q7cv8t0r9").count(), expected, "{log}");
     }
+}
+
+#[test]
+fn what_a_tool_printed_is_not_shown_where_a_guard_refused() {
+    let mut story = Story::bootstrap();
+    story.start(7);
+    let (program, text) = ("tofu init".to_owned(), "Installed a provider".to_owned());
+    story.say(ProcessOutput { program, stream: Stream::Stdout, text, lossy: false, more: false });
+    story.end(StepOutcome::Failed, "", Some(stories::failed(Code::PlanReplaces, "the plan would take it away")));
+    let log = shown(&story.cut_off(), PLAIN);
+    assert!(!log.contains("Installed a provider") && log.contains("the plan would take it away"), "{log}");
 }

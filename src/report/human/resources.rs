@@ -60,7 +60,17 @@ pub(super) struct Resources {
     /// Completed changes, in the order in which their kinds first came.
     done: Vec<(Deed, u64)>,
     failed: u64,
+    cut_off: u64,
     column: usize,
+}
+
+/// How a change came to no good end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Undone {
+    /// The tool says that it failed.
+    Failed,
+    /// The tool was made to let go of it: whether it was made after all nobody saw.
+    CutOff,
 }
 
 impl Resources {
@@ -89,11 +99,12 @@ impl Resources {
         self.plan_told = true;
         let planned = std::mem::take(&mut self.planned);
         let column = self.column(width);
-        let row = |(address, deed): &(String, Deed)| {
-            let row = Row::new().indent(CONTENT).say(Style::Good, deed.sign).say(Style::Plain, " ");
-            row.say(Style::Plain, address).pad_to(column).say(Style::Dim, "to ").say(Style::Dim, deed.to)
-        };
-        let rows = planned.iter().map(row).collect();
+        let rows = planned.iter().flat_map(|(address, deed)| {
+            let (mut rows, row) = named((Style::Good, deed.sign), address, column);
+            rows.push(row.say(Style::Dim, "to ").say(Style::Dim, deed.to));
+            rows
+        });
+        let rows = rows.collect();
         self.planned = planned;
         rows
     }
@@ -110,17 +121,25 @@ impl Resources {
         self.line((Style::Good, deed.sign), address, deed.done, ms, width)
     }
 
-    pub(super) fn fail(&mut self, address: &str, action: &str, ms: u64, width: usize) -> Vec<Row> {
-        self.failed += 1;
-        let word = format!("not {}", Deed::of(action).done);
+    pub(super) fn fail(&mut self, address: &str, (action, how): (&str, Undone), ms: u64, width: usize) -> Vec<Row> {
+        let word = match how {
+            Undone::Failed => format!("not {}", Deed::of(action).done),
+            Undone::CutOff => "cut off".to_owned(),
+        };
+        match how {
+            Undone::Failed => self.failed += 1,
+            Undone::CutOff => self.cut_off += 1,
+        }
         self.line((Style::Bad, "✗"), address, &word, ms, width)
     }
 
     /// `3 created, 1 failed`; nothing when nothing was changed. When the plan was only made, `4 to create`.
     pub(super) fn summary(&self) -> Option<String> {
         let mut parts: Vec<String> = self.done.iter().map(|(deed, number)| format!("{number} {}", deed.done)).collect();
-        if self.failed > 0 {
-            parts.push(format!("{} failed", self.failed));
+        for (number, word) in [(self.failed, "failed"), (self.cut_off, "cut off")] {
+            if number > 0 {
+                parts.push(format!("{number} {word}"));
+            }
         }
         if parts.is_empty() && !self.planned.is_empty() {
             return Some(self.to_do());
@@ -141,15 +160,11 @@ impl Resources {
     }
 
     fn line(&mut self, sign: (Style, &str), address: &str, word: &str, ms: u64, width: usize) -> Vec<Row> {
-        let (style, sign) = sign;
+        let style = if sign.0 == Style::Bad { Style::Bad } else { Style::Plain };
         self.column = self.column.max(columns(address));
         let column = self.column(width);
-        let row = Row::new().indent(CONTENT).say(style, sign).say(Style::Plain, " ").hang_here();
-        let row = row.say(Style::Plain, address);
-        // An address that is wider than its column has a line of its own, so that the words stay below one another.
-        let is_wide = CONTENT + 2 + columns(address) + 2 > column;
-        let (mut rows, row) = if is_wide { (vec![row], Row::new()) } else { (Vec::new(), row) };
-        let row = row.pad_to(column).say(if style == Style::Bad { style } else { Style::Plain }, word);
+        let (mut rows, row) = named(sign, address, column);
+        let row = row.say(style, word);
         rows.push(row.right(Style::Dim, &human(Duration::from_millis(ms)), column + 20));
         rows
     }
@@ -158,6 +173,16 @@ impl Resources {
     fn column(&self, width: usize) -> usize {
         CONTENT + 2 + self.column.min(WIDEST_ADDRESS).min(width.saturating_sub(CONTENT + 25)) + 2
     }
+}
+
+/// A sign and a name, and a row that goes on at this column. A name that is wider has a line of its own, so that the words
+/// stay below one another.
+fn named((style, sign): (Style, &str), name: &str, column: usize) -> (Vec<Row>, Row) {
+    let row = Row::new().indent(CONTENT).say(style, sign).say(Style::Plain, " ").hang_here();
+    let row = row.say(Style::Plain, name);
+    let is_wide = CONTENT + 2 + columns(name) + 2 > column;
+    let (rows, row) = if is_wide { (vec![row], Row::new()) } else { (Vec::new(), row) };
+    (rows, row.pad_to(column))
 }
 
 /// Objects that dcctl applied, counted until something else happens.
@@ -179,8 +204,9 @@ impl Objects {
         let name = object(&applied.kind, applied.namespace.as_deref(), &applied.name);
         if applied.dry_run && applied.action != ObjectChange::Unchanged {
             let (sign, word) = signed(applied.action);
-            let row = Row::new().indent(CONTENT).say(Style::Good, sign).say(Style::Plain, " ").say(Style::Plain, &name);
-            rows.push(row.pad_to(OBJECT_WORDS).say(Style::Dim, word));
+            let (before, row) = named((Style::Good, sign), &name, OBJECT_WORDS);
+            rows.extend(before);
+            rows.push(row.say(Style::Dim, word));
         }
         let verb = if applied.dry_run { "would take over" } else { "took over" };
         for former in &applied.taken_over {
@@ -277,5 +303,44 @@ fn several(told: &[String]) -> Option<String> {
         [one] => Some(one.clone()),
         [one, two] => Some(format!("{one}, {two}")),
         [one, two, more @ ..] => Some(format!("{one}, {two} and {} more", more.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::human::Color;
+
+    fn rendered(rows: &[Row]) -> Vec<String> {
+        let mut out = String::new();
+        for row in rows {
+            row.render(100, Color::Off, &mut out);
+        }
+        out.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_name_that_is_wider_than_its_column_has_a_line_of_its_own_in_a_dry_run() {
+        let object = |name: &str| ObjectApplied {
+            kind: "ConfigMap".to_owned(),
+            namespace: Some("default".to_owned()),
+            name: name.to_owned(),
+            action: ObjectChange::Created,
+            taken_over: Vec::new(),
+            dry_run: true,
+        };
+        let long = "a-name-that-goes-on-and-on-and-does-not-end-where-others-do";
+        let mut objects = Objects::default();
+        let rows = [objects.apply(&object("short")), objects.apply(&object(long))].concat();
+        let lines = rendered(&rows);
+        assert_eq!(lines.len(), 3, "{lines:#?}");
+        assert!(lines[1].ends_with(long), "{lines:#?}");
+        assert_eq!(lines[0].find("to create"), lines[2].find("to create"), "{lines:#?}");
+
+        let mut resources = Resources::default();
+        resources.plan("a.b", "create");
+        resources.plan(&format!("module.far.{long}.it"), "create");
+        let lines = rendered(&resources.planned_only(100));
+        assert_eq!((lines.len(), lines[0].find("to create")), (3, lines[2].find("to create")), "{lines:#?}");
     }
 }

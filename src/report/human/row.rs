@@ -273,7 +273,7 @@ impl Brush<'_> {
 }
 
 /// `##[command]` and `##vso[command]` with a space between the hashes.
-fn without_commands(text: &str) -> String {
+pub(in crate::report) fn without_commands(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("##") {

@@ -7,11 +7,16 @@ use crate::event::{
     Level, LockAct, LockEnd, LockLeft, LockLost, LockWaiting, ProcessOutput, RunOutcome, Seen, StepOutcome, Stream,
 };
 use crate::failure::Code;
-use crate::report::human::{Color, Human, Options, Screen, ToolOutput};
+use crate::report::human::{Again, Color, Human, Options, Screen, ToolOutput};
 use crate::report::stories::{self, HOLDER, Holder, Story};
 
-pub(super) const PLAIN: Options =
-    Options { color: Color::Off, screen: Screen::Plain, width: 100, output: ToolOutput::OnFailure };
+pub(super) const PLAIN: Options = Options {
+    color: Color::Off,
+    screen: Screen::Plain,
+    width: 100,
+    output: ToolOutput::OnFailure,
+    again: Again::Nothing,
+};
 const TERMINAL: Options = Options { color: Color::On, screen: Screen::Live, ..PLAIN };
 
 pub(super) fn shown(journal: &[Seen], options: Options) -> String {
@@ -435,7 +440,7 @@ fn a_journal_without_a_verdict_is_said_to_be_cut_off() {
     let mut human = Human::new(&mut out, PLAIN);
     human.take(&stories::success()[0]).expect("a vector takes it");
     human.cut_off().expect("a vector takes it");
-    assert!(String::from_utf8(out).expect("UTF-8").contains("the run was cut off, and its outcome is not known"));
+    assert!(String::from_utf8(out).expect("UTF-8").contains("the run was cut off or goes on; its end was not seen"));
 }
 
 #[test]

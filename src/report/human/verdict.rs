@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::clock::human;
 use crate::event::text::span;
 use crate::event::{
-    Counts, Diagnostic, Event, LockBlocked, LockEnd, ProcessSurvived, RunFinished, RunOutcome, RunStarted,
-    StepFinished, StepOutcome,
+    Counts, Diagnostic, Event, LockBlocked, ProcessSurvived, RunFinished, RunOutcome, RunStarted, StepFinished,
+    StepOutcome,
 };
-use crate::failure::shell_word;
+use crate::report::account::words;
 use crate::report::human::log::labelled;
 use crate::report::human::row::{Row, Style};
 
@@ -37,10 +37,7 @@ pub(super) struct Gathered {
 
 impl Gathered {
     pub(super) fn start(&mut self, started: &RunStarted) {
-        let of_cluster = started.kube_context.as_ref().map(|context| format!("--kube-context {}", shell_word(context)));
-        let of_folder =
-            started.lock_dir.as_ref().map(|folder| format!("--substrate direct --lock-dir {}", shell_word(folder)));
-        self.lock_options = of_folder.or(of_cluster);
+        self.lock_options = words::lock_options(started);
         self.ours.clone_from(&started.holder);
         self.run_dir.clone_from(&started.run_dir);
     }
@@ -123,13 +120,7 @@ fn why(finished: &RunFinished, gathered: &Gathered) -> Vec<Row> {
 }
 
 fn what_to_do(finished: &RunFinished) -> Vec<Row> {
-    let hints = finished.failure.iter().flat_map(|failure| &failure.hints);
-    let mut all: Vec<&String> = Vec::new();
-    for next in finished.next.iter().chain(hints) {
-        if !all.contains(&next) {
-            all.push(next);
-        }
-    }
+    let all = words::to_do(finished);
     let [only] = all.as_slice() else { return numbered("do now", &all) };
     vec![labelled(2, "do now", only)]
 }
@@ -143,24 +134,8 @@ fn numbered(label: &str, lines: &[&String]) -> Vec<Row> {
     lines.iter().zip(1..).map(row).collect()
 }
 
-/// Where the lock is, when that is worth more than the last line.
 fn lock(finished: &RunFinished, gathered: &Gathered) -> Option<Row> {
-    let holder = finished.holder.as_deref();
-    let said = |holder: &&str| finished.failure.as_ref().is_some_and(|failure| failure.message.contains(holder));
-    let by = holder.filter(|holder| !said(holder)).map(|holder| format!("held by {holder}"));
-    let text = match finished.lock {
-        LockEnd::Released => return None,
-        LockEnd::Lost if holder.is_some() && holder == gathered.ours.as_deref() => {
-            format!("it still named this run, {}, when it was last seen", holder?)
-        }
-        LockEnd::NeverTaken | LockEnd::NotHeld | LockEnd::Lost => by?,
-        LockEnd::Unknown => format!("not known; if it is held, then by {}", holder.unwrap_or("this run")),
-        LockEnd::Left => {
-            let by = holder.map_or_else(|| "held by this run".to_owned(), |holder| format!("held by {holder}"));
-            let reclaim = gathered.lock_options.as_ref().map(|options| format!(" {options}")).unwrap_or_default();
-            format!("{by}; when nothing of this run lives any more, `dcctl instances reclaim{reclaim}`")
-        }
-    };
+    let text = words::lock_told(finished, gathered.lock_options.as_deref(), gathered.ours.as_deref())?;
     Some(labelled(2, "lock", &text))
 }
 

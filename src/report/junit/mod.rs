@@ -12,23 +12,18 @@
 mod ledger;
 mod suites;
 
-use std::fs::Permissions;
-use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::event::{Event, Seen};
 use crate::failure::{Code, Failure};
+use crate::report::file;
 use crate::report::junit::ledger::Ledger;
-
-/// Whoever uploads the report may be another user.
-const READABLE_BY_ALL: u32 = 0o644;
 
 /// A JUnit report at a path.
 #[derive(Debug)]
 pub struct Junit {
     path: PathBuf,
-    ledger: Option<Ledger>,
+    suites: Suites,
     /// How the last attempt to write the file ended.
     written: Result<(), Failure>,
 }
@@ -36,22 +31,39 @@ pub struct Junit {
 impl Junit {
     /// A report that is written to `path`, again after every step. Folders that are missing are made.
     pub fn new(path: &Path) -> Junit {
-        Junit { path: path.to_owned(), ledger: None, written: Ok(()) }
+        Junit { path: path.to_owned(), suites: Suites::default(), written: Ok(()) }
     }
 
     /// Takes the next event, and writes the file when a step or the run moved on. It is a failure
     /// ([`Code::ReportUnwritten`]) when the file could not be written the last time; the next event may be taken all the
     /// same, and may mend it.
     pub fn take(&mut self, seen: &Seen) -> Result<(), Failure> {
-        let ledger = self.ledger.get_or_insert_with(|| Ledger::new(seen));
-        ledger.take(seen);
+        self.suites.take(seen);
         if moves_on(seen) {
-            self.written = write(&self.path, &suites::xml(ledger)).map_err(|error| {
+            self.written = file::replace(&self.path, &self.suites.xml()).map_err(|error| {
                 let path = self.path.display();
                 Failure::new(Code::ReportUnwritten, format!("could not write the JUnit report {path}")).because(&error)
             });
         }
         self.written.clone()
+    }
+}
+
+/// What a JUnit report says, without a place: of a journal that was recorded it is written once, at the end.
+#[derive(Debug, Default)]
+pub struct Suites {
+    ledger: Option<Ledger>,
+}
+
+impl Suites {
+    /// Takes the next event.
+    pub fn take(&mut self, seen: &Seen) {
+        self.ledger.get_or_insert_with(|| Ledger::new(seen)).take(seen);
+    }
+
+    /// The report of everything taken so far. Of nothing there is nothing to report.
+    pub fn xml(&self) -> Vec<u8> {
+        self.ledger.as_ref().map(suites::xml).unwrap_or_default()
     }
 }
 
@@ -71,23 +83,6 @@ fn moves_on(seen: &Seen) -> bool {
                 | Event::RunFinished(_)
         )
     )
-}
-
-/// Replaces the file as a whole. The temporary file is in the same folder (a rename cannot cross file systems) and has
-/// a name that no `*.xml` finds, in case it is left behind.
-fn write(path: &Path, xml: &[u8]) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    if std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(io::Error::other("something that is not a file stands in its place"));
-    }
-    let mut file = tempfile::Builder::new().prefix(".dcctl-junit-").suffix(".tmp").tempfile_in(folder)?;
-    file.write_all(xml)?;
-    // Set on the open file: the mode given at its creation is cut by the umask.
-    file.as_file().set_permissions(Permissions::from_mode(READABLE_BY_ALL))?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
 }
 
 #[cfg(test)]

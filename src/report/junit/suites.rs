@@ -86,13 +86,15 @@ fn class(ledger: &Ledger, step: &str) -> String {
 /// A case for the run as a whole: there is one when the run did not get as far as a plan, or when it did not end well
 /// and no other case says so.
 fn whole_run<'a>(ledger: &Ledger, others: impl IntoIterator<Item = &'a Case>) -> Option<Case> {
+    let is_told = others.into_iter().any(Case::is_bad);
     let result = match &ledger.verdict {
         None if ledger.steps.is_empty() => {
             CaseResult::Errored(Why::new("Interrupted", "interrupted before anything was planned"))
         }
-        None => return None,
+        None if is_told => return None,
+        None => CaseResult::Errored(Why::new("Interrupted", "the journal ends without a verdict")),
         Some(verdict) if verdict.exit_code == 0 => return None,
-        Some(_) if others.into_iter().any(Case::is_bad) => return None,
+        Some(_) if is_told => return None,
         Some(verdict) => {
             let message = format!("the run ended with exit code {}", verdict.exit_code);
             let explained = |failure| judged(failure, ledger.stop.as_ref(), details(failure, &ledger.diagnostics));

@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use crate::event::{LockClaimed, ResourceCompleted, Seen, StepOutcome};
 use crate::failure::Code;
-use crate::report::junit::{Junit, READABLE_BY_ALL};
+use crate::report::file::READABLE_BY_ALL;
+use crate::report::junit::Junit;
 use crate::report::stories::{self, HOLDER, Holder, Story};
 
 /// The report after these events, through the file.

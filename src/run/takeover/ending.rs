@@ -10,6 +10,7 @@ use crate::failure::{Code, Failure};
 use crate::process;
 use crate::run::chronicle::Chronicle;
 use crate::run::spec::{Mode, Purpose, Spec};
+use crate::run::tidy;
 use crate::run::translate::millis;
 use crate::step::{self, Stopped, Witness};
 
@@ -46,6 +47,8 @@ pub(super) struct Ending {
     pub(super) forced: bool,
     /// The run's identity.
     pub(super) owner: String,
+    /// The command of the run may have been started, if it is for one.
+    pub(super) command_begun: bool,
 }
 
 impl Ending {
@@ -121,15 +124,18 @@ impl Ending {
             let (who, look) = (&self.owner, spec.place().status_command());
             next.push(format!("see with `{look}` whether the lock still names {who}: nobody renews it now"));
         }
-        next.extend(again(spec, unfinished));
+        next.extend(again(spec, self.command_begun, unfinished));
         next
     }
 }
 
 /// How to go on. What a command of the caller's had done by then only a look can tell.
-fn again(spec: &Spec, unfinished: &[String]) -> Vec<String> {
+fn again(spec: &Spec, command_begun: bool, unfinished: &[String]) -> Vec<String> {
     let subject = spec.subject();
     match (&spec.purpose, step::look_first(unfinished)) {
+        (Purpose::Command(command), _) if !command_begun => {
+            vec![format!("run it again: `{}` was not started", command.name())]
+        }
         (Purpose::Command(command), _) => {
             vec![format!("look at what `{}` had done by then before you run it again", command.name())]
         }
@@ -147,18 +153,7 @@ pub(super) fn finished(spec: &Spec, ending: Ending, told: &Chronicle) -> event::
     let unfinished = Vec::from_iter(unfinished);
     let failure = ending.failure();
     let next = ending.next(spec, &unfinished);
-    let kept = |what: &str, path: String| event::Kept { what: what.to_owned(), path };
-    let mut files: Vec<event::Kept> = match &spec.purpose {
-        Purpose::Bundle(with) => step::kept(&spec.run_dir, &with.state_dir)
-            .into_iter()
-            .map(|(what, path)| kept(&what, path.display().to_string()))
-            .collect(),
-        Purpose::Command(_) => Vec::new(),
-    };
-    files.extend(ending.secrets.iter().map(|path| kept("what tools of this run may still read", path.clone())));
-    if spec.run_dir.exists() {
-        files.push(kept("the run directory", spec.run_dir.display().to_string()));
-    }
+    let kept = tidy::stays(spec, &ending.secrets);
     event::RunFinished {
         subject: spec.subject(),
         outcome: if failure.code == Code::StoppedForced { RunOutcome::Forced } else { RunOutcome::Failed },
@@ -170,7 +165,7 @@ pub(super) fn finished(spec: &Spec, ending: Ending, told: &Chronicle) -> event::
         unfinished,
         survived: told.survived(),
         holder: if ending.bears_our_name() || ending.lock == LockEnd::Lost { ending.holder } else { None },
-        kept: files,
+        kept,
         next,
         dry_run: spec.mode == Mode::DryRun,
         duration_ms: millis(told.elapsed()),
@@ -194,6 +189,7 @@ mod tests {
             lost: None,
             forced: false,
             owner: "us".to_owned(),
+            command_begun: true,
         }
     }
 

@@ -6,8 +6,9 @@
 //!
 //! # How to read it
 //! [`remains`] reads the journal and `ending` decides the verdict, both pure. `owner` is the loop between them; [`paper`]
-//! is about the journal's file.
+//! is about the journal's file, and `callers` are those who still ask something of the run.
 
+mod callers;
 mod ending;
 mod owner;
 mod paper;
@@ -18,7 +19,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::clock::Clock;
 use crate::event::Event;
@@ -40,9 +41,6 @@ use remains::Remains;
 
 /// How long the last lines may take to be written.
 const FLUSH: Duration = Duration::from_secs(5);
-
-/// A signal that reached the process which takes over.
-pub(crate) type Request = (Asked, Strength);
 
 /// Takes over a run whose supervisor has ended, unless that said a verdict which did not get into the journal. Says how
 /// it ended, and which reports could not be written. The journal is open for reading and appending. More requests to stop
@@ -69,7 +67,8 @@ pub async fn take_over(
         }
     }
     let mut owner = owner::Owner::new(spec, holder, remains, told, redactor, clock.clone());
-    let ending = owner.own(requests).await;
+    let (ask, asked) = unbounded_channel();
+    let ending = callers::heard(&spec.run_dir, requests, ask, owner.own(asked)).await;
     let mut told = owner.told;
     told.written(FLUSH).await;
     told.note_loss();
@@ -108,6 +107,7 @@ fn resume(spec: &Spec, clock: &Arc<dyn Clock>, file: &File, gone: Gone) -> Resul
     let text = paper::read_from(file, 0).map_err(|error| unusable(&error))?;
     let text = String::from_utf8_lossy(&text);
     let mut remains = Remains::of(&text, spec.began);
+    remains.doubt(spec.mode);
     let is_silent = remains.next_seq == 0;
     if is_silent {
         remains = Remains::of_nothing(spec, gone);
@@ -121,7 +121,7 @@ fn resume(spec: &Spec, clock: &Arc<dyn Clock>, file: &File, gone: Gone) -> Resul
     }
     let mut reports =
         Reports::start(Paths { events: spec.events_file.clone(), junit: spec.junit.clone(), going_on: GoingOn::Yes });
-    text.lines().for_each(|line| reports.recall(line));
+    text.split_inclusive('\n').for_each(|line| reports.recall(line));
     let redactor = spec.redactor();
     if let Purpose::Bundle(with) = &spec.purpose {
         step::learn(&with.bundle, &spec.run_dir, &redactor);

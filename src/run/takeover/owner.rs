@@ -23,7 +23,7 @@ use crate::run::drill;
 use crate::run::keeping::{self, Changes, End};
 use crate::run::machine::Strength;
 use crate::run::spec::{Mode, Purpose, Spec};
-use crate::run::takeover::Request;
+use crate::run::takeover::callers::Request;
 use crate::run::takeover::ending::{Ending, Seen};
 use crate::run::takeover::remains::{AtWork, Lock, Remains, Told};
 use crate::run::translate::{self, Place, millis};
@@ -111,6 +111,10 @@ impl<'a> Owner<'a> {
         let judged = self.judge(&seen);
         self.end_step(&judged);
         self.give_back(&mut requests).await;
+        // Nothing of the run asks the API server any more.
+        for (pid, name) in process::end_plugins_of(&self.spec.run).await {
+            self.told.note(crate::run::supervise::plugin_ended(pid, &name));
+        }
         self.ending(&seen, judged)
     }
 
@@ -183,7 +187,7 @@ impl<'a> Owner<'a> {
         if self.remains.stopping.is_none() {
             let over = now + self.spec.limits().budget;
             will.insert(notes::STOP_REQUESTED.to_owned(), Some(rfc3339(now)));
-            will.insert(notes::STOP_SIGNAL.to_owned(), Some("the process that owned the run was killed".to_owned()));
+            will.insert(notes::STOP_SIGNAL.to_owned(), Some("the end of the process that owned the run".to_owned()));
             will.insert(notes::STOP_DEADLINE.to_owned(), Some(rfc3339(over)));
         }
         keeper.note(will);
@@ -230,7 +234,7 @@ impl<'a> Owner<'a> {
     }
 
     /// More requests to stop change nothing; force does.
-    fn heed(&mut self, (asked, strength): Request) {
+    fn heed(&mut self, Request { asked, strength, cause }: Request) {
         let forces = strength == Strength::Force && self.stopper.force(self.clock.now());
         let effect = if forces { SignalEffect::Force } else { SignalEffect::Nothing };
         let received = event::SignalReceived {
@@ -241,7 +245,7 @@ impl<'a> Owner<'a> {
         };
         self.told.tell(None, Event::SignalReceived(received));
         if forces {
-            self.tell_stop(StopManner::Force, StopCause::Signal, vec![asked.signal]);
+            self.tell_stop(StopManner::Force, cause, vec![asked.signal]);
         }
     }
 
@@ -280,7 +284,8 @@ impl<'a> Owner<'a> {
         };
         let root = match &self.spec.purpose {
             Purpose::Bundle(with) => {
-                Some(step::Root { bundle: &with.bundle, part, state_dir: &with.state_dir, unsaved: unsaved.as_deref() })
+                let (run_dir, state_dir) = (&*self.spec.run_dir, &*with.state_dir);
+                Some(step::Root { bundle: &with.bundle, part, run_dir, state_dir, unsaved: unsaved.as_deref() })
             }
             Purpose::Command(_) => None,
         };
@@ -312,7 +317,7 @@ impl<'a> Owner<'a> {
         let Some(keeper) = self.keeper.take() else { return };
         let forced = matches!(self.stopper.now(), process::Stop::Force { .. });
         if forced && self.end.lock == LockEnd::Left {
-            keeper.leave();
+            keeping::leave(&keeper).await;
             self.end.leave(&self.holder, "the run was ended by force", &mut self.told);
             return;
         }
@@ -334,7 +339,7 @@ impl<'a> Owner<'a> {
                         keeping::Waiting { act, why }.tell(began, &mut self.told);
                     }
                 }
-                Some((asked, _)) = requests.recv() => {
+                Some(Request { asked, .. }) = requests.recv() => {
                     let (signal, effect) = (asked.signal, SignalEffect::Nothing);
                     let received =
                         event::SignalReceived { signal, sender_pid: asked.pid, sender_uid: asked.uid, effect };
@@ -365,7 +370,11 @@ impl<'a> Owner<'a> {
             self.told.note(text);
         }
         let programs = std::mem::take(&mut self.remains.programs);
-        let unseen = programs.into_iter().filter(|(program, _)| !judged.iter().any(|(known, _)| known == program));
+        // Without its record a program goes by another name, and by the same number.
+        let was_seen = |program: &String, pid: u32| {
+            judged.iter().any(|(known, _)| known == program) || seen.iter().any(|seen| seen.ended.pid == pid)
+        };
+        let unseen = programs.into_iter().filter(|(program, pid)| !was_seen(program, *pid));
         Ending {
             unseen: unseen.collect(),
             judged,
@@ -378,6 +387,7 @@ impl<'a> Owner<'a> {
             lost: self.lost.clone(),
             forced: matches!(self.stopper.now(), process::Stop::Force { .. }),
             owner: self.holder.to_string(),
+            command_begun: self.remains.command_begun(),
         }
     }
 }
@@ -397,7 +407,8 @@ async fn see(
     let signs = Witness::signs(orphan.manner());
     let sink = Hears { hearing, redactor };
     let ended = process::see_out(orphan, (limits, signs), stop, &*clock, sink).await;
-    if let Some(word) = witness.borrow().last_word() {
+    let last = witness.borrow_mut().last_words();
+    for word in last {
         send.send(word);
     }
     Seen { program, witness, ended, outputs }

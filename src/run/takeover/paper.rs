@@ -8,9 +8,9 @@ use crate::event::{self, Event, Seen};
 use crate::run::link::Finished;
 use crate::run::spec::Spec;
 
-/// The exit code in the journal's last line, if that is a verdict.
-pub fn verdict_of(journal: &File) -> Option<u8> {
-    exit_code(&Seen::read(&last_line(journal)?).ok()?)
+/// The exit code in the last line of the journal of this run, if that is its verdict.
+pub fn verdict_of(journal: &File, run: &str) -> Option<u8> {
+    exit_code(&Seen::read(&last_line(journal)?).ok().filter(|seen| seen.run == run)?)
 }
 
 fn exit_code(seen: &Seen) -> Option<u8> {
@@ -49,32 +49,84 @@ pub(super) fn read_from(file: &File, from: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Appends to the journal the last lines of a run, the first of which may be in it in part. Gives back how many events
-/// before them are missing. The journal is open for reading and appending.
+/// Appends to the journal the last lines of a run, the first of which may be in it in part or whole. Gives back how many
+/// events before them are missing. Where the disk has no room for them, output at the journal's end makes way: a verdict
+/// without the output says more than the output without a verdict. The journal is open for reading and appending.
 ///
 /// # Errors
 /// When it still does not take them. Then it ends with a whole line all the same.
-pub fn complete(mut journal: &File, lines: &str) -> io::Result<u64> {
+pub fn complete(journal: &File, lines: &str) -> io::Result<u64> {
     let length = journal.metadata()?.len();
     // Its last whole line, and a torn one after that.
     let end = read_from(journal, length.saturating_sub(2 * (event::LONGEST_LINE as u64 + 1)))?;
     let whole = end.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let torn = &end[whole..];
-    journal.set_len(length - torn.len() as u64)?;
-    if let Err(error) = journal.write_all(lines.as_bytes()) {
-        let written = journal.metadata()?.len();
-        let last = read_from(journal, written.saturating_sub(event::LONGEST_LINE as u64 + 1))?;
-        let torn = last.len() - last.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        journal.set_len(written - torn as u64)?;
-        return Err(error);
-    }
-    let seq = |line: &str| Seen::read(line).ok().map(|seen| seen.seq);
+    journal.set_len(length - (end.len() - whole) as u64)?;
     let before = String::from_utf8_lossy(&end[..whole]);
-    let next = before.lines().next_back().and_then(seq).map_or(0, |seq| seq + 1);
-    Ok(lines.lines().next().and_then(seq).map_or(0, |first| first.saturating_sub(next)))
+    let next = before.lines().next_back().and_then(seq).map_or(0, |seq| seq.saturating_add(1));
+    let lines: String =
+        lines.split_inclusive('\n').skip_while(|line| seq(line).is_some_and(|seq| seq < next)).collect();
+    let missing = lines.lines().next().and_then(seq).map_or(0, |first| first.saturating_sub(next));
+    match append(journal, &lines) {
+        Ok(()) => Ok(missing),
+        Err(error) => Ok(missing + make_way(journal, &lines).map_err(|_| error)?),
+    }
+}
+
+/// The number of an event.
+fn seq(line: &str) -> Option<u64> {
+    Seen::read(line).ok().map(|seen| seen.seq)
+}
+
+/// Appends whole lines, or none that is torn.
+fn append(mut journal: &File, lines: &str) -> io::Result<()> {
+    let written = journal.write_all(lines.as_bytes());
+    if written.is_err() {
+        let length = journal.metadata()?.len();
+        let last = read_from(journal, length.saturating_sub(event::LONGEST_LINE as u64 + 1))?;
+        let torn = last.len() - last.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        journal.set_len(length - torn as u64)?;
+    }
+    written
+}
+
+/// How much of a journal's end is looked through for output that may make way, in bytes: at first, and at most.
+const WAY: std::ops::RangeInclusive<u64> = 16 * 1024..=512 * 1024;
+
+/// Takes output out of the journal's end and out of these lines, and appends the facts among both. Gives back how many lines
+/// of output that cost.
+fn make_way(journal: &File, lines: &str) -> io::Result<u64> {
+    let length = journal.metadata()?.len();
+    let mut way = *WAY.start();
+    loop {
+        let end = read_from(journal, length.saturating_sub(way))?;
+        let begins =
+            if length > way { end.iter().position(|byte| *byte == b'\n').map_or(end.len(), |at| at + 1) } else { 0 };
+        let there = String::from_utf8_lossy(&end[begins..]);
+        let is_output = |line: &&str| event::spoken(line).is_some();
+        let facts: String = there.split_inclusive('\n').filter(|line| !is_output(line)).collect();
+        // What was appended in vain is there already, the first of it perhaps before the part that is looked at.
+        let newest = there.lines().next_back().and_then(seq);
+        let (outputs, last): (Vec<&str>, Vec<&str>) =
+            lines.split_inclusive('\n').skip_while(|line| seq(line) <= newest).partition(is_output);
+        let cost = there.lines().filter(is_output).count() + outputs.len();
+        let kept = facts + &last.concat();
+        let freed = (end.len() - begins) as u64;
+        if cost > 0 && kept.len() as u64 <= freed {
+            journal.set_len(length - freed)?;
+            return append(journal, &kept).map(|()| cost as u64);
+        }
+        if way >= *WAY.end() || way >= length {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        way *= 2;
+    }
 }
 
 /// A line that was cut off in the middle is ended, so that readers skip it alone.
 pub(super) fn end_torn_line(mut file: &File, text: &str) -> io::Result<()> {
     if text.is_empty() || text.ends_with('\n') { Ok(()) } else { file.write_all(b"\n") }
 }
+
+#[cfg(test)]
+#[path = "paper_tests.rs"]
+mod tests;

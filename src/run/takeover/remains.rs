@@ -166,6 +166,10 @@ pub(super) struct Remains {
     pub(super) stopping: Option<Stopping>,
     pub(super) tally: Tally,
     speaks: Option<String>,
+    /// The last step of the plan was begun: that of a command, where the run is for one.
+    last_begun: bool,
+    /// Lines of it are missing: somebody cut the journal short, or its disk did not take them.
+    is_torn: bool,
 }
 
 impl Remains {
@@ -193,9 +197,17 @@ impl Remains {
             stopping: None,
             tally: Tally::default(),
             speaks: None,
+            last_begun: false,
+            is_torn: false,
         };
-        for seen in text.lines().filter_map(|line| Seen::read(line).ok()) {
-            remains.next_seq = seen.seq + 1;
+        for line in text.lines() {
+            if let Some(output) = event::spoken(line) {
+                remains.count(output.seq);
+                remains.spoke(&output.program, output.stream);
+                continue;
+            }
+            let Ok(seen) = Seen::read(line) else { continue };
+            remains.count(seen.seq);
             if let Some(event) = seen.event {
                 let at = began + seen.elapsed;
                 remains.tally.take(&event, at);
@@ -203,6 +215,33 @@ impl Remains {
             }
         }
         remains
+    }
+
+    /// The next line of the journal has this number.
+    fn count(&mut self, seq: u64) {
+        self.is_torn |= seq != self.next_seq;
+        self.next_seq = seq.saturating_add(1);
+    }
+
+    /// Of a journal whose lines are missing it cannot be told that the lock was never asked for.
+    pub(super) fn doubt(&mut self, mode: Mode) {
+        if self.is_torn && mode == Mode::Act && self.lock == Lock::Never {
+            self.lock = Lock::Asked;
+        }
+    }
+
+    /// Whether the command of a run may have been started. Call it once all that was found of it is known.
+    pub(super) fn command_begun(&self) -> bool {
+        self.is_torn || self.last_begun || !self.told.is_empty() || !self.programs.is_empty()
+    }
+
+    /// A program printed a line.
+    fn spoke(&mut self, program: &str, stream: event::Stream) {
+        let line = usize::from(stream == event::Stream::Stderr);
+        match self.told.get_mut(program) {
+            Some(told) => told.lines[line] += 1,
+            None => self.told.entry(program.to_owned()).or_default().lines[line] += 1,
+        }
     }
 
     /// What was told of the program that spoke last.
@@ -233,10 +272,7 @@ impl Remains {
                 self.programs.remove(&finished.program);
                 self.told.entry(finished.program).or_default().ended = true;
             }
-            Event::ProcessOutput(output) => {
-                let stderr = output.stream == event::Stream::Stderr;
-                self.told.entry(output.program).or_default().lines[usize::from(stderr)] += 1;
-            }
+            Event::ProcessOutput(output) => self.spoke(&output.program, output.stream),
             Event::OutputDropped(dropped) => {
                 self.of_speaker().into_iter().for_each(|told| told.dropped += dropped.lines);
             }
@@ -275,6 +311,7 @@ impl Remains {
 
     fn step_started(&mut self, started: &event::StepStarted, at: Instant) {
         let index = usize::try_from(started.index.saturating_sub(1)).unwrap_or_default();
+        self.last_begun = started.index >= started.total;
         self.step = Some(AtWork { index, id: started.id.clone(), since: at });
         self.speaks = None;
         if started.id == Action::ClaimCluster.id() {

@@ -157,3 +157,24 @@ fn a_torn_line_tells_nothing() {
     let remains = Remains::of(&text[..text.len() - 9], began());
     assert_eq!((remains.next_seq, remains.lock), (1, Lock::Asked));
 }
+
+#[test]
+fn where_lines_are_missing_it_is_not_told_that_the_lock_was_never_asked_for() {
+    let whole = journal(&[step("two", 2), ended("two", 2, StepOutcome::Done), renewed(99)]);
+    let cut = &whole[whole.find('\n').expect("lines") + 1..];
+    for (text, mode, lock) in [
+        (cut, Mode::Act, Lock::Asked),
+        (&whole, Mode::Act, Lock::Never),
+        (cut, Mode::DryRun, Lock::Never),
+        ("", Mode::Act, Lock::Never),
+    ] {
+        let mut remains = Remains::of(text, began());
+        remains.doubt(mode);
+        assert_eq!(remains.lock, lock, "{mode:?}: {text}");
+    }
+    // What it says after the gap stands.
+    let mut held = read(&[step(CLAIM, 1), claimed(200)]);
+    held.is_torn = true;
+    held.doubt(Mode::Act);
+    assert!(matches!(held.lock, Lock::Held { .. }));
+}

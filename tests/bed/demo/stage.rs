@@ -18,13 +18,15 @@ pub(crate) struct Stage {
     programs: PathBuf,
     kubectl: PathBuf,
     tofurc: PathBuf,
+    /// A home for what runs on a control plane of our own. On any cluster dcctl notes in it which runs there were.
+    home: PathBuf,
     cluster: Cluster,
 }
 
 #[derive(Debug)]
 enum Cluster {
-    /// A control plane that ends with the demo, and a home for what runs on it.
-    Own(Box<ControlPlane>, PathBuf),
+    /// A control plane that ends with the demo.
+    Own(Box<ControlPlane>),
     /// The user's cluster, with their kubeconfig and their home. What has to outlive this demo lies in the folder,
     /// which is of this cluster alone: one that was made anew under the same name has another.
     Theirs(PathBuf),
@@ -38,13 +40,13 @@ impl Stage {
         writeln!(out, "Starting a Kubernetes control plane for this demo, on this machine's loopback …")?;
         out.flush()?;
         let plane = ControlPlane::start(&tools, Start::Pristine, end)?;
-        let home = results.join("home");
-        fs::create_dir_all(&home)?;
+        let home = home(results)?;
         let described = plane.described();
         writeln!(out, "It listens on {} and took {} ms.", described.server, described.start_ms)?;
         let (programs, tofurc) = (described.programs.clone(), described.tofurc.clone());
         let kubectl = programs.join("kubectl");
-        Ok(Stage { context: "bed".into(), programs, kubectl, tofurc, cluster: Cluster::Own(Box::new(plane), home) })
+        let cluster = Cluster::Own(Box::new(plane));
+        Ok(Stage { context: "bed".into(), programs, kubectl, tofurc, home, cluster })
     }
 
     /// Uses the user's cluster and tools. What is missing of the tools is built.
@@ -53,7 +55,8 @@ impl Stage {
         let programs = results.join("bin");
         tools.link_what_path_lacks(&programs)?;
         let (kubectl, tofurc) = (tools.path("kubectl").to_owned(), tools.path("tofurc").to_owned());
-        let mut stage = Stage { context, programs, kubectl, tofurc, cluster: Cluster::Theirs(PathBuf::new()) };
+        let cluster = Cluster::Theirs(PathBuf::new());
+        let mut stage = Stage { context, programs, kubectl, tofurc, home: home(results)?, cluster };
         let uid = stage.ask(&["get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}"])?;
         let kept = results.join(super::KEPT).join(uid.trim());
         writeln!(out, "Using the cluster of the context {}. What the demo makes there stays there.", stage.context)?;
@@ -72,15 +75,16 @@ impl Stage {
         &self.context
     }
 
-    /// Gives a command the tools, and on a cluster of our own the credentials and a home for it.
+    /// Gives a command the tools and the demo's own place for what dcctl notes about runs, and on a cluster of our own
+    /// the credentials and a home for it.
     pub(crate) fn prepare(&self, command: &mut Command) {
         command.env("PATH", self.path()).env("TF_CLI_CONFIG_FILE", &self.tofurc);
-        if let Cluster::Own(plane, home) = &self.cluster {
+        command.env("XDG_STATE_HOME", self.home.join(".local/state"));
+        if let Cluster::Own(plane) = &self.cluster {
             let described = plane.described();
             command
                 .env("KUBECONFIG", &described.user("admin").kubeconfig)
-                .env("HOME", home)
-                .env_remove("XDG_STATE_HOME")
+                .env("HOME", &self.home)
                 .env(Mark::VARIABLE, Mark::of(&described.folder).value());
         }
     }
@@ -88,7 +92,7 @@ impl Stage {
     /// Where the state of OpenTofu belongs: not with the state of real clusters. Each instance has a folder of its own.
     pub(crate) fn state(&self) -> PathBuf {
         match &self.cluster {
-            Cluster::Own(_, home) => home.join("state"),
+            Cluster::Own(_) => self.home.join("state"),
             Cluster::Theirs(kept) => kept.clone(),
         }
     }
@@ -118,4 +122,11 @@ impl Stage {
         path.push(std::env::var_os("PATH").unwrap_or_default());
         path
     }
+}
+
+/// The demo's home, which goes with its reports when there is another demo.
+fn home(results: &Path) -> io::Result<PathBuf> {
+    let home = results.join("home");
+    fs::create_dir_all(&home)?;
+    Ok(home)
 }

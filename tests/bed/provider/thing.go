@@ -42,6 +42,7 @@ type thingModel struct {
 	Behaviour        types.String  `tfsdk:"behaviour"`
 	HoldSeconds      types.Float64 `tfsdk:"hold_seconds"`
 	HoldStubborn     types.Bool    `tfsdk:"hold_stubborn"`
+	Child            types.String  `tfsdk:"child"`
 	ChatterMegabytes types.Float64 `tfsdk:"chatter_megabytes"`
 	Note             types.String  `tfsdk:"note"`
 	ReplaceOn        types.String  `tfsdk:"replace_on"`
@@ -56,14 +57,16 @@ func (*thing) Metadata(_ context.Context, _ resource.MetadataRequest, answer *re
 func (*thing) Schema(_ context.Context, _ resource.SchemaRequest, answer *resource.SchemaResponse) {
 	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	answer.Schema = schema.Schema{Attributes: map[string]schema.Attribute{
-		"name":              schema.StringAttribute{Required: true, Description: "What the ledger calls it."},
-		"ledger":            schema.StringAttribute{Optional: true, Description: "File for this thing's acts, instead of the provider's."},
-		"seconds":           seconds(0, "How long its creation takes."),
-		"update_seconds":    seconds(0, "How long an update takes."),
-		"destroy_seconds":   seconds(0, "How long its destruction takes."),
-		"on_stop":           choice("ignore", "What a stop does to work in flight.", "ignore", "honour"),
-		"behaviour":         choice(normal, "What its creation does.", normal, failHalfWay, crash, holdStderr, chatter),
-		"hold_seconds":      seconds(60, "How long the child of hold_stderr lives."),
+		"name":            schema.StringAttribute{Required: true, Description: "What the ledger calls it."},
+		"ledger":          schema.StringAttribute{Optional: true, Description: "File for this thing's acts, instead of the provider's."},
+		"seconds":         seconds(0, "How long its creation takes."),
+		"update_seconds":  seconds(0, "How long an update takes."),
+		"destroy_seconds": seconds(0, "How long its destruction takes."),
+		"on_stop":         choice("ignore", "What a stop does to work in flight.", "ignore", "honour"),
+		"behaviour":       choice(normal, "What its creation does.", normal, failHalfWay, crash, holdStderr, chatter),
+		"hold_seconds":    seconds(60, "How long the child of hold_stderr, or another one, lives."),
+		"child": choice(noChild, "What its creation starts and leaves behind.", noChild, plainChild, leftSession,
+			ignoresSigterm, keepsForking, otherUser),
 		"chatter_megabytes": seconds(4, "How much chatter says."),
 		"hold_stubborn": schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(false),
@@ -115,6 +118,10 @@ func (t *thing) Create(ctx context.Context, ask resource.CreateRequest, answer *
 		return
 	}
 	answer.Diagnostics.Append(answer.State.Set(ctx, &model)...)
+	if err := model.leaveChild(t.book(model)); err != nil {
+		answer.Diagnostics.AddError("the child of "+model.Name.ValueString()+" could not be started", err.Error())
+		return
+	}
 
 	takes := model.Seconds.ValueFloat64()
 	behaviour := model.Behaviour.ValueString()
@@ -126,6 +133,19 @@ func (t *thing) Create(ctx context.Context, ask resource.CreateRequest, answer *
 		return
 	}
 	model.misbehave(&answer.Diagnostics)
+}
+
+// leaveChild starts what its configuration asks for, and writes its process id to the ledger.
+func (m *thingModel) leaveChild(ledger string) error {
+	kind := m.Child.ValueString()
+	if kind == "" || kind == noChild {
+		return nil
+	}
+	pid, err := startChild(kind, m.HoldSeconds.ValueFloat64(), ledger+".generations")
+	if err != nil {
+		return err
+	}
+	return recordOf(pid, ledger, "spawned", m.ID.ValueString(), m.Name.ValueString())
 }
 
 // misbehave does, after the time of a create has passed, what its behaviour asks for.

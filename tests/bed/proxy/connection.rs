@@ -59,7 +59,7 @@ fn one_request(shared: &Arc<Shared>, client: &mut Client) -> io::Result<Then> {
     let Some(head) = Head::read(client)? else { return Ok(Then::Close) };
     let mut body = Vec::new();
     carry(head.body(Body::Sized(0)), client, &mut body, usize::MAX)?;
-    let (number, fault) = shared.arrived(&head.word(0), &head.word(1));
+    let (number, fault) = shared.arrived(&head);
     let request = Request { head, body, number };
     let then = answer(shared, client, &request, fault)?;
     Ok(if then == Then::Next && request.head.is_last() { Then::Close } else { then })

@@ -26,6 +26,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ServerConfig};
 
+use crate::bed::message::Head;
 use crate::bed::{Bed, hand, http, users, wait};
 
 use alias::Alias;
@@ -38,6 +39,10 @@ pub(crate) struct Seen {
     pub(crate) method: String,
     /// Path and query.
     pub(crate) path: String,
+    /// In which form the client wants the answer: the field `Accept`.
+    pub(crate) accept: String,
+    /// Who the client says that it is; dcctl says nothing.
+    pub(crate) agent: String,
     /// The status that the API server answered; nothing while it has not, or was never asked.
     pub(crate) status: Option<u16>,
     /// When the request was there, counted from the start of the proxy.
@@ -211,12 +216,15 @@ impl Shared {
     }
 
     /// Records a request and finds out what is to be done about it.
-    fn arrived(&self, method: &str, path: &str) -> (usize, Option<(rule::Side, Fault)>) {
-        let found = lock(&self.rules).iter_mut().find_map(|rule| rule.applies(method, path));
+    fn arrived(&self, head: &Head) -> (usize, Option<(rule::Side, Fault)>) {
+        let (method, path) = (head.word(0), head.word(1));
+        let accept = head.field("accept").unwrap_or_default();
+        let agent = head.field("user-agent").unwrap_or_default();
+        let found = lock(&self.rules).iter_mut().find_map(|rule| rule.applies(&method, &path));
         let fault = found.as_ref().map(|(_, fault)| fault.name());
         let at = System.now().since(self.began);
         let mut seen = lock(&self.seen);
-        seen.push(Seen { method: method.to_owned(), path: path.to_owned(), status: None, at, fault });
+        seen.push(Seen { method, path, accept, agent, status: None, at, fault });
         (seen.len() - 1, found)
     }
 

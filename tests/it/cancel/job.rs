@@ -4,14 +4,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
+use serde_json::Value;
 
+use crate::bed::child::command;
 use crate::bed::dcctl::{Journal, Running};
-use crate::bed::{Bed, Dcctl, wait};
+use crate::bed::{Bed, Dcctl, untested, wait};
+use crate::github::workflow;
 use crate::stopping::cast::{is_gone, pid, signal_each};
 
 /// How a system starts what it is told to run.
@@ -23,12 +26,18 @@ pub(crate) enum Shape {
     Shell(&'static str),
     /// The run is the first process of a PID namespace, whose end ends all of it.
     Namespace,
+    /// The same with a shell as the first process, and the run as its child: a container with a script, a machine with a
+    /// runner, a unit with its main process.
+    Contained(&'static str),
+    /// GitHub's runner as act is one: the run is a step that uses the action.
+    Act,
 }
 
 /// A job that was started.
 pub(crate) struct Job<'a> {
     bed: &'a Bed,
     entry: Running,
+    contained: bool,
     pub(crate) journal: Journal,
 }
 
@@ -46,14 +55,35 @@ impl<'a> Job<'a> {
             Shape::Itself => run.by_shell("SYSTEMD_EXEC_PID=$$ exec \"$@\""),
             Shape::Shell(script) => run.by_shell(&separated(script)),
             Shape::Namespace => run.by_shell(&format!("exec {NAMESPACE} \"$@\"")),
+            Shape::Contained(script) => run.by_shell(&separated(&format!("{NAMESPACE} {script}"))),
+            Shape::Act => workflow::of(bed, run),
         };
         run.command().process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Job { bed, entry: run.start(), journal: Journal::at(run_dir.join("events.jsonl")) }
+        let contained = matches!(shape, Shape::Namespace | Shape::Contained(_));
+        Job { bed, entry: run.start(), contained, journal: Journal::at(run_dir.join("events.jsonl")) }
     }
 
     /// The process that the system has started.
     pub(crate) fn entry(&self) -> Pid {
         pid(self.entry.pid())
+    }
+
+    /// The first process of its namespace, whose end ends all of it; none when it is gone.
+    pub(crate) fn init(&self) -> Option<Pid> {
+        self.contained.then(|| children_of(self.entry()).pop()).flatten()
+    }
+
+    /// What a system that looks into the namespace finds there beside its first process, in the order of the process ids.
+    pub(crate) fn inside(&self) -> Vec<Pid> {
+        let init = self.init();
+        self.members().into_iter().filter(|pid| *pid != self.entry() && Some(*pid) != init).collect()
+    }
+
+    /// Ends the namespace and all that is in it.
+    pub(crate) fn destroy(&self) {
+        if let Some(init) = self.init() {
+            send(init, Signal::KILL);
+        }
     }
 
     /// Whoever shows the run; none when it is gone.
@@ -93,16 +123,33 @@ impl<'a> Job<'a> {
         parents.keys().rev().filter(|pid| descends(**pid)).filter_map(|pid| Pid::from_raw(*pid)).collect()
     }
 
-    /// The children of the entry process.
-    pub(crate) fn children(&self) -> Vec<Pid> {
-        let entry = self.entry().as_raw_nonzero().get();
-        let child = |(pid, parent): (i32, i32)| (parent == entry).then(|| Pid::from_raw(pid)).flatten();
-        self.members().into_iter().filter_map(parent_of).filter_map(child).collect()
+    /// What the first process of its namespace has started itself, in the order of the process ids. The supervisor, an
+    /// orphan, is its child by then, too.
+    pub(crate) fn step(&self) -> Option<Pid> {
+        children_of(self.init()?).into_iter().find(|pid| !supervises(*pid))
+    }
+
+    /// Those in the process group of that one, but for the first process.
+    pub(crate) fn group_inside(&self) -> Vec<Pid> {
+        let group = |pid: &Pid| rustix::process::getpgid(Some(*pid)).ok();
+        let wanted = self.step().as_ref().and_then(group);
+        self.inside().into_iter().filter(|pid| wanted.is_some() && group(pid) == wanted).collect()
+    }
+
+    /// The verdict, once it is there.
+    pub(crate) fn verdict(&self) -> Option<Value> {
+        let last = self.journal.events().pop()?;
+        (last["type"] == "run.finished").then(|| last["data"].clone())
     }
 
     /// Signals the group of the entry process.
     pub(crate) fn send_group(&self, signal: Signal) {
         let _ = rustix::process::kill_process_group(self.entry(), signal);
+    }
+
+    /// Waits for the end of the entry process, and gives its exit code; none when a signal ended it.
+    pub(crate) fn end(self) -> Option<i32> {
+        self.entry.finish().code()
     }
 
     /// Waits until the entry process has ended, at most so long.
@@ -133,6 +180,16 @@ pub(crate) fn all_end_within(pids: &[Pid], limit: Duration) -> bool {
     wait::until(limit, "what was signalled to end", over).is_ok()
 }
 
+/// Whether this account may make a [`NAMESPACE`]; that it may not is said.
+pub(crate) fn can_be_contained(what: &str) -> bool {
+    let made = command(Path::new("/bin/sh")).args(["-c", &format!("{NAMESPACE} true")]).status();
+    let made = made.is_ok_and(|status| status.success());
+    if !made {
+        untested::say(what, "this account may not make a PID namespace");
+    }
+    made
+}
+
 /// A namespace of its own for whoever may make one.
 pub(crate) const NAMESPACE: &str = "unshare --user --map-root-user --pid --fork --mount-proc --kill-child";
 
@@ -141,9 +198,19 @@ fn separated(script: &str) -> String {
     format!("exec {script} \"$@\"")
 }
 
-fn supervises(pid: Pid) -> bool {
+/// Whether a process is the supervisor of a run.
+pub(crate) fn supervises(pid: Pid) -> bool {
     let words = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
     words.split(|byte| *byte == 0).any(|word| word == b"__supervise")
+}
+
+/// The children of a process, in the order of the process ids.
+fn children_of(parent: Pid) -> Vec<Pid> {
+    let number = parent.as_raw_nonzero();
+    let children = fs::read_to_string(format!("/proc/{number}/task/{number}/children")).unwrap_or_default();
+    let mut children: Vec<i32> = children.split_whitespace().filter_map(|child| child.parse().ok()).collect();
+    children.sort_unstable();
+    children.into_iter().filter_map(Pid::from_raw).collect()
 }
 
 fn parent_of(pid: Pid) -> Option<(i32, i32)> {

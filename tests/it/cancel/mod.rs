@@ -5,6 +5,6 @@
 //! what was seen. [`attack`] draws sequences of such signals by lot.
 
 mod attack;
-mod job;
+pub(crate) mod job;
 mod matrix;
 mod systems;

@@ -1,11 +1,14 @@
 //! The systems: how each starts a job, and what it does to one that is cancelled.
 //!
-//! Every wait is a fifth of the system's own, and so is what `--stop-budget` says; the order and the receivers are the system's.
+//! Every wait is a fifth of the system's own (act, which plays itself, has its own), and so is what `--stop-budget` says; the order and the receivers are the system's.
+//! Where a machine, a container or a service ends all that is in it, a PID namespace does.
 
 use std::time::Duration;
 
-use rustix::process::Signal;
+use dcctl::clock::{Clock, System as Now};
+use rustix::process::{Pid, Signal};
 
+use crate::bed::wait;
 use crate::cancel::job::{Job, Shape, all_end_within, send, send_all};
 
 /// A wait of so many milliseconds, a fifth of it.
@@ -32,18 +35,26 @@ pub(crate) struct System {
     /// What is in flight takes this long.
     pub(crate) seconds: f64,
     pub(crate) aim: Aim,
+    /// Everything is ended before the run has, so that there is no verdict.
+    pub(crate) lost: bool,
     pub(crate) cancel: fn(&Job<'_>),
 }
 
 /// A job that ends on its own account afterwards: nobody has more to do.
 const LONG: Duration = Duration::from_secs(60);
 
-const GITHUB: &[(&str, &str)] =
-    &[("CI", "true"), ("GITHUB_ACTIONS", "true"), ("RUNNER_TRACKING_ID", "github_1"), ("DCCTL_STOP_BUDGET", "48s")];
+const GITHUB: &[(&str, &str)] = &[("CI", "true"), ("GITHUB_ACTIONS", "true"), ("DCCTL_STOP_BUDGET", "48s")];
 const SELF_HOSTED: &[(&str, &str)] = &[("CI", "true"), ("GITHUB_ACTIONS", "true"), ("RUNNER_TRACKING_ID", "github_1")];
 
+/// A machine or a pod with GitHub's runner, and a step in it that is the run itself. It outlives the step.
+const RUNNER: &str = "sh -c 'RUNNER_TRACKING_ID=github_1 \"$@\"; exec sleep 600' runner";
+/// The same, and a step with a shell.
+const RUNNER_STEP: &str = "sh -c 'RUNNER_TRACKING_ID=github_1 \"$@\"; exec sleep 600' runner \
+                           bash --noprofile --norc -e -o pipefail -c '\"$@\"; :' step";
 /// The shell of a step, as GitHub's runner starts it.
 const STEP: &str = "bash --noprofile --norc -e -o pipefail -c '\"$@\"; :' step";
+/// A service: when its main process has ended, whatever is left of it is killed.
+const UNIT: &str = "sh -c 'sh -c \"SYSTEMD_EXEC_PID=\\$\\$ exec \\\"\\$@\\\"\" main \"$@\"; :' unit";
 /// The shell of a script, as GitLab's runner writes it.
 const SCRIPT: &str = "bash -c 'trap \"exit 1\" TERM; \"$@\"; :' script";
 /// Any other shell.
@@ -52,35 +63,55 @@ const SHELL: &str = "sh -c '\"$@\"; :' sh";
 /// All of them, in the order of the page.
 pub(crate) const SYSTEMS: &[System] = &[
     System {
-        name: "GitHub Actions, `exec dcctl …`",
-        sends: "SIGINT to dcctl, 7.5 s later SIGTERM, 2.5 s later SIGKILL; at the job's end SIGKILL to whatever has the job's \
-                tracking variable",
+        name: "GitHub Actions, a hosted runner, `exec dcctl …` and a last step that waits for the run",
+        sends: "SIGINT to dcctl, 7.5 s later SIGTERM, 2.5 s later SIGKILL; after the last step, or 285 s after the cancel, SIGKILL \
+                to whatever has the job's tracking variable, and the machine is gone",
         variables: GITHUB,
-        shape: Shape::Itself,
+        shape: Shape::Contained(RUNNER),
         seconds: 3.0,
         aim: Aim::Front,
-        cancel: github,
+        lost: false,
+        cancel: hosted,
     },
     System {
-        name: "GitHub Actions, plain `run: dcctl …`",
-        sends: "the same, to the shell of the step alone",
+        name: "GitHub Actions, a hosted runner, plain `run: dcctl …` and a last step that waits for the run",
+        sends: "the same, the signals to the shell of the step alone",
         variables: GITHUB,
-        shape: Shape::Shell(STEP),
+        shape: Shape::Contained(RUNNER_STEP),
         seconds: 3.0,
         aim: Aim::Front,
-        cancel: github,
+        lost: false,
+        cancel: hosted,
+    },
+    System {
+        name: "GitHub Actions, a hosted runner, nothing waits, and something takes longer than 10 s",
+        sends: "SIGINT to dcctl, 7.5 s later SIGTERM, 2.5 s later SIGKILL, and the machine is gone",
+        variables: GITHUB,
+        shape: Shape::Contained(RUNNER),
+        seconds: 20.0,
+        aim: Aim::Front,
+        lost: true,
+        cancel: |job| {
+            end_step(job);
+            job.destroy();
+        },
     },
     System {
         name: "GitHub Actions, a runner's pod that is shut down",
-        sends: "SIGINT twice to the group of the step, then as above",
-        variables: GITHUB,
-        shape: Shape::Shell(STEP),
-        seconds: 3.0,
+        sends: "SIGINT twice to the group of the step, then SIGTERM and SIGKILL to its shell as above; 30 s after the first SIGKILL to \
+                all",
+        variables: &[("CI", "true"), ("GITHUB_ACTIONS", "true"), ("DCCTL_STOP_BUDGET", "6s")],
+        shape: Shape::Contained(RUNNER_STEP),
+        seconds: 2.0,
         aim: Aim::Front,
+        lost: false,
         cancel: |job| {
-            job.send_group(Signal::INT);
-            job.send_group(Signal::INT);
-            github(job);
+            let group = job.group_inside();
+            send_all(&group, Signal::INT);
+            send_all(&group, Signal::INT);
+            end_step(job);
+            let _ = all_end_within(&job.inside(), scaled(20_000));
+            job.destroy();
         },
     },
     System {
@@ -90,7 +121,47 @@ pub(crate) const SYSTEMS: &[System] = &[
         shape: Shape::Shell(STEP),
         seconds: 3.0,
         aim: Aim::Front,
+        lost: false,
         cancel: |job| send_all(&job.tree(), Signal::KILL),
+    },
+    System {
+        name: "GitHub Actions, a self-hosted runner, plain `run: dcctl …`, nothing waits, and something takes longer than 10 s",
+        sends: "SIGINT to the shell of the step, 7.5 s later SIGTERM, 2.5 s later SIGKILL; then at once SIGKILL to whatever has the \
+                job's tracking variable",
+        variables: SELF_HOSTED,
+        shape: Shape::Shell(STEP),
+        seconds: 8.0,
+        aim: Aim::Front,
+        lost: false,
+        cancel: |job| {
+            end(job.entry());
+            let found = job.with_variable("RUNNER_TRACKING_ID");
+            assert!(!found.is_empty() && job.verdict().is_none(), "the clean-up has to meet a run that is stopping");
+            send_all(&found, Signal::KILL);
+        },
+    },
+    System {
+        name: "GitHub Actions, `uses: …/actions/run`, played by act",
+        sends: "SIGKILL to the first half of the action, which cannot ask for anything; its last half runs at the job's end",
+        variables: &[],
+        shape: Shape::Act,
+        seconds: 3.0,
+        aim: Aim::Front,
+        lost: false,
+        cancel: |job| {
+            send(job.entry(), Signal::INT);
+            assert!(job.ends_within(LONG), "the job ends with its run");
+        },
+    },
+    System {
+        name: "A machine or a pod that is lost with everything on it",
+        sends: "nothing; every process is gone at once",
+        variables: &[("CI", "true"), ("GITLAB_CI", "true")],
+        shape: Shape::Contained(SHELL),
+        seconds: 20.0,
+        aim: Aim::Front,
+        lost: true,
+        cancel: |job| job.destroy(),
     },
     System {
         name: "GitLab CI, shell executor",
@@ -99,9 +170,10 @@ pub(crate) const SYSTEMS: &[System] = &[
         shape: Shape::Shell(SCRIPT),
         seconds: 3.0,
         aim: Aim::Front,
+        lost: false,
         cancel: |job| {
             job.send_group(Signal::TERM);
-            if !job.ends_within(LONG) {
+            if !job.ends_within(scaled(600_000)) {
                 job.send_group(Signal::KILL);
             }
         },
@@ -111,23 +183,29 @@ pub(crate) const SYSTEMS: &[System] = &[
         sends: "SIGTERM to every process but the first, the highest number first, up to 6 s for each and 10 s in all; then SIGTERM \
                 to the first, and 10 s later SIGKILL to all",
         variables: &[("CI", "true"), ("GITLAB_CI", "true"), ("DCCTL_STOP_BUDGET", "3s")],
-        shape: Shape::Shell(SCRIPT),
+        shape: Shape::Contained(SCRIPT),
         seconds: 3.0,
         aim: Aim::Everything,
+        lost: false,
         cancel: docker,
     },
     System {
         name: "GitLab CI, Kubernetes executor",
-        sends: "SIGTERM to the children of the script; then the pod is deleted: 30 s later SIGKILL to all",
+        sends: "SIGTERM to the children of the script; when they have ended, and at the latest after the 5 min of `after_script`, \
+                the pod is deleted: SIGTERM to the first process, 30 s later SIGKILL to all",
         variables: &[("CI", "true"), ("GITLAB_CI", "true"), ("DCCTL_STOP_BUDGET", "6s")],
-        shape: Shape::Shell(SCRIPT),
+        shape: Shape::Contained(SCRIPT),
         seconds: 2.0,
         aim: Aim::Front,
+        lost: false,
         cancel: |job| {
-            let members = job.members();
-            send_all(&job.children(), Signal::TERM);
-            if !all_end_within(&members, scaled(30_000)) {
-                send_all(&job.members(), Signal::KILL);
+            let Some(step) = job.step() else { return };
+            send(step, Signal::TERM);
+            let _ = all_end_within(&[step], scaled(300_000));
+            let Some(first) = job.init() else { return };
+            send(first, Signal::TERM);
+            if !all_end_within(&[first], scaled(30_000)) {
+                job.destroy();
             }
         },
     },
@@ -138,6 +216,7 @@ pub(crate) const SYSTEMS: &[System] = &[
         shape: Shape::Namespace,
         seconds: 20.0,
         aim: Aim::Front,
+        lost: false,
         cancel: |job| delete_pod(job, scaled(30_000)),
     },
     System {
@@ -147,20 +226,22 @@ pub(crate) const SYSTEMS: &[System] = &[
         shape: Shape::Namespace,
         seconds: 3.0,
         aim: Aim::Front,
+        lost: false,
         cancel: |job| delete_pod(job, scaled(1_320_000)),
     },
     System {
         name: "systemd, `KillMode=mixed`",
-        sends: "SIGTERM to dcctl, 90 s later SIGKILL to all",
+        sends: "SIGTERM to dcctl, SIGKILL to the rest when it has ended, or 90 s later to all",
         variables: &[("DCCTL_STOP_BUDGET", "18s")],
-        shape: Shape::Itself,
+        shape: Shape::Contained(UNIT),
         seconds: 3.0,
         aim: Aim::Front,
+        lost: false,
         cancel: |job| {
-            let members = job.members();
-            send(job.entry(), Signal::TERM);
-            if !all_end_within(&members, scaled(90_000)) {
-                send_all(&job.members(), Signal::KILL);
+            let Some(main) = job.step() else { return };
+            send(main, Signal::TERM);
+            if !all_end_within(&[main], scaled(90_000)) {
+                job.destroy();
             }
         },
     },
@@ -168,14 +249,15 @@ pub(crate) const SYSTEMS: &[System] = &[
         name: "systemd, `KillMode=control-group`",
         sends: "SIGTERM to every process of the service, 90 s later SIGKILL to all",
         variables: &[("DCCTL_STOP_BUDGET", "18s")],
-        shape: Shape::Itself,
+        shape: Shape::Contained(UNIT),
         seconds: 3.0,
         aim: Aim::Everything,
+        lost: false,
         cancel: |job| {
-            let members = job.members();
-            send_all(&members, Signal::TERM);
-            if !all_end_within(&members, scaled(90_000)) {
-                send_all(&job.members(), Signal::KILL);
+            let all = job.inside();
+            send_all(&all, Signal::TERM);
+            if !all_end_within(&all, scaled(90_000)) {
+                job.destroy();
             }
         },
     },
@@ -192,6 +274,7 @@ pub(crate) const SYSTEMS: &[System] = &[
         shape: Shape::Shell(SHELL),
         seconds: 3.0,
         aim: Aim::Front,
+        lost: false,
         cancel: |job| {
             let mut found = job.with_variable("JENKINS_NODE_COOKIE");
             found.reverse();
@@ -208,6 +291,7 @@ pub(crate) const SYSTEMS: &[System] = &[
         shape: Shape::Shell(SHELL),
         seconds: 3.0,
         aim: Aim::Front,
+        lost: false,
         cancel: |job| {
             let tree = job.tree();
             send_all(&tree, Signal::TERM);
@@ -223,6 +307,7 @@ pub(crate) const SYSTEMS: &[System] = &[
         shape: Shape::Shell(SHELL),
         seconds: 3.0,
         aim: Aim::Front,
+        lost: false,
         cancel: |job| {
             job.send_group(Signal::TERM);
             if !job.ends_within(scaled(10_000)) {
@@ -232,28 +317,43 @@ pub(crate) const SYSTEMS: &[System] = &[
     },
 ];
 
-/// A step that is cancelled, and then the end of its job.
-fn github(job: &Job<'_>) {
-    send(job.entry(), Signal::INT);
-    if !job.ends_within(scaled(7_500)) {
-        send(job.entry(), Signal::TERM);
-        if !job.ends_within(scaled(2_500)) {
-            send(job.entry(), Signal::KILL);
+/// What GitHub's runner does to a step that is cancelled.
+fn end_step(job: &Job<'_>) {
+    if let Some(step) = job.step() {
+        end(step);
+    }
+}
+
+fn end(step: Pid) {
+    send(step, Signal::INT);
+    if !all_end_within(&[step], scaled(7_500)) {
+        send(step, Signal::TERM);
+        if !all_end_within(&[step], scaled(2_500)) {
+            send(step, Signal::KILL);
         }
     }
+}
+
+/// A step that is cancelled, another that waits for the run, and the end of the job and its machine.
+fn hosted(job: &Job<'_>) {
+    end_step(job);
+    let _ = wait::until(scaled(275_000), "the run to end", || job.verdict());
     send_all(&job.with_variable("RUNNER_TRACKING_ID"), Signal::KILL);
+    job.destroy();
 }
 
 fn docker(job: &Job<'_>) {
-    let mut others: Vec<_> = job.members().into_iter().filter(|pid| *pid != job.entry()).collect();
+    let mut others = job.inside();
     others.reverse();
+    let end = Now.now() + scaled(10_000);
     for pid in others {
         send(pid, Signal::TERM);
-        let _ = all_end_within(&[pid], scaled(6_000));
+        let _ = all_end_within(&[pid], scaled(6_000).min(end.since(Now.now())));
     }
-    send(job.entry(), Signal::TERM);
-    if !job.ends_within(scaled(10_000)) {
-        send_all(&job.members(), Signal::KILL);
+    let Some(first) = job.init() else { return };
+    send(first, Signal::TERM);
+    if !all_end_within(&[first], scaled(10_000)) {
+        job.destroy();
     }
 }
 

@@ -2,8 +2,10 @@
 //! really become ready, or never do.
 
 mod commands;
+mod drift;
 mod install;
 mod repair;
 mod rig;
 mod stop;
 mod upgrade;
+mod volume;

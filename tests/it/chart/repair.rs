@@ -1,5 +1,9 @@
 //! A release that a dead Helm left half way: refused while that Helm may live, repaired when it cannot.
 
+use std::fs;
+use std::time::Duration;
+
+use dcctl::clock::{Clock, System};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -141,4 +145,49 @@ fn a_dry_run_refuses_as_the_run_would_or_says_the_repair_and_does_nothing() {
     let finished = rig.bootstrap().arg("--dry-run").run().expect_code(0);
     assert!(finished.stdout.contains("it is rolled back to revision 1 first"), "{}", finished.stdout);
     assert_eq!(rig.history(), ["deployed", "pending-upgrade"]);
+}
+
+#[test]
+fn a_living_helm_of_a_person_s_is_not_taken_for_one_of_ours_that_ended_before_it_began_a_revision() {
+    let rig = Rig::new();
+    let broken = rig.bundle().join("chart/templates/broken.yaml");
+    for before in [&[][..], &["deployed"]] {
+        fs::write(&broken, "{{ fail \"not today\" }}\n").expect("the test's folder can be written");
+        rig.bootstrap().run().expect_code(1);
+        assert_eq!(rig.history(), before, "it had not begun a revision");
+        fs::remove_file(&broken).expect("it is there");
+
+        // It gets the number that ours would have had.
+        let mut person = rig.start_a_helm();
+        let pending = rig.history();
+        for more in [&["--dry-run"][..], &[]] {
+            let refused = rig.bootstrap().args(more).run().expect_code(6);
+            let verdict = refused.verdict()["data"].clone();
+            assert_eq!(verdict["failure"]["code"], "guard.release_pending", "{verdict}");
+            assert!(reasons(&verdict).contains("no run of this machine shows that the Helm"), "{verdict}");
+        }
+        assert_eq!(rig.history(), pending, "nothing was repaired beside a Helm that lives");
+        person.kill().expect("it is our child");
+        person.wait().expect("it is our child");
+        rig.bootstrap_when_old();
+        assert_eq!(rig.history().last().map(String::as_str), Some("deployed"));
+        // So that the second round begins with one revision.
+        rig.destroy().run().expect_code(0);
+        rig.bootstrap().run().expect_code(0);
+    }
+}
+
+#[test]
+fn a_record_that_was_written_after_its_helm_had_ended_is_not_repaired_before_its_time() {
+    let rig = Rig::new();
+    rig.bootstrap().run().expect_code(0);
+    let before = rig.history();
+    // Somebody sets the revision back, marks and all, when our Helm is long gone.
+    let later = System.wall() + Duration::from_secs(8);
+    wait::fact("our Helm to be long gone", || (System.wall() > later).then_some(()));
+    rig.rewrite("pending-upgrade");
+    let refused = rig.bootstrap().run().expect_code(6);
+    let verdict = rig.assert_failed(&refused, "guard.release_pending");
+    assert!(reasons(&verdict).contains("no run of this machine shows"), "{verdict}");
+    assert_eq!((before.len(), rig.history()), (1, vec!["pending-upgrade".to_owned()]), "nothing was touched");
 }

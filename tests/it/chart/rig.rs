@@ -23,7 +23,8 @@ use crate::bed::{Bed, Dcctl, LEASE, wait};
 pub(crate) const PASSWORD: &str = "correct-horse-battery";
 
 const DEFINITIONS: &str = include_str!("../../../fixtures/demo/operator/d-definitions.yaml");
-const DECLARATION: &str = "  declaration:\n    apiVersion: core.devicechain.io/v1beta1\n    \
+/// The section that declares the instance.
+pub(crate) const DECLARATION: &str = "  declaration:\n    apiVersion: core.devicechain.io/v1beta1\n    \
                            spec: { provider: existing, managed: false }\n";
 
 /// One control plane with one such bundle.
@@ -143,6 +144,13 @@ instance:
 
     /// Starts a Helm of a person's own, which waits in vain, and kills it when its release is pending.
     pub(crate) fn kill_a_helm(&self) {
+        let mut helm = self.start_a_helm();
+        helm.kill().expect("it is our child");
+        helm.wait().expect("it is our child");
+    }
+
+    /// Starts a Helm of a person's own, which waits in vain; its release is pending.
+    pub(crate) fn start_a_helm(&self) -> process::Child {
         let values = json!({
             "instance": { "id": "x", "host": "x" }, "podLabels": { "bed.dcctl/never-ready": "true" },
         });
@@ -150,10 +158,9 @@ instance:
         fs::write(&file, values.to_string()).expect("the test's folder can be written");
         let mut helm = self.helm(&["upgrade", "--install", &self.release(), "--wait"]);
         helm.arg("--values").arg(file).arg(self.bundle().join("chart"));
-        let mut helm = helm.spawn().expect("the bed has Helm");
+        let helm = helm.spawn().expect("the bed has Helm");
         self.wait_until_pending();
-        helm.kill().expect("it is our child");
-        helm.wait().expect("it is our child");
+        helm
     }
 
     /// Waits until a Helm has begun its revision and waits for pods that never become ready.

@@ -1,9 +1,11 @@
 //! A stop while Helm waits: one interrupt, the release read afterwards, the lock given back.
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::bed::dcctl::Running;
 use crate::bed::freezer::Freezer;
+use crate::bed::wait;
 use crate::chart::rig::Rig;
 
 fn count(events: &[Value], kind: &str) -> usize {
@@ -115,4 +117,69 @@ fn a_stop_that_leaves_a_pending_release_is_mended_by_the_next_run() {
         finished.events().into_iter().any(|event| event["data"]["text"].to_string().contains("pending-install"));
     assert!(noted, "the repair is said: {}", finished.stdout);
     assert_eq!(rig.history(), ["deployed"]);
+}
+
+/// An upgrade of a live instance whose pods never become ready, while Helm waits for them.
+fn upgrade_in_vain(rig: &Rig) -> Running {
+    rig.bootstrap().run().expect_code(0);
+    let run = rig.upgrade_in_vain("5m").start();
+    rig.wait_until_pending();
+    run
+}
+
+/// The upgrade failed and was left for the next one, which moves the instance.
+#[track_caller]
+fn assert_upgrade_goes_on(rig: &Rig) {
+    assert_eq!(rig.history(), ["deployed", "failed"]);
+    rig.upgrade().run().expect_code(0);
+    assert_eq!(rig.history(), ["superseded", "failed", "deployed"]);
+    assert_eq!(rig.phase().as_deref(), Some("Ready"));
+}
+
+#[test]
+fn a_stop_of_an_upgrade_while_helm_waits_is_one_interrupt_and_the_next_one_moves_the_instance() {
+    let rig = Rig::declared();
+    let run = upgrade_in_vain(&rig);
+    run.signal(Signal::TERM);
+    let finished = run.finish().expect_code(11);
+    let events = finished.events();
+    assert_eq!((count(&events, "process.interrupted"), count(&events, "process.killed")), (1, 0));
+    rig.assert_failed(&finished, "stopped.partial");
+    assert_upgrade_goes_on(&rig);
+}
+
+#[test]
+fn an_upgrade_whose_supervisor_is_killed_while_helm_waits_is_one_interrupt_and_the_next_one_moves_the_instance() {
+    let rig = Rig::declared();
+    let run = upgrade_in_vain(&rig);
+    rustix::process::kill_process(run.supervisor(), Signal::KILL).expect("it runs");
+    let finished = run.finish().expect_code(1);
+    let events = finished.events();
+    assert_eq!((count(&events, "process.interrupted"), count(&events, "process.killed")), (1, 0));
+    rig.assert_failed(&finished, "supervisor.killed");
+    assert_upgrade_goes_on(&rig);
+}
+
+#[test]
+fn an_uninstall_whose_supervisor_is_killed_is_not_signalled_and_is_seen_to_its_end() {
+    let rig = Rig::declared();
+    rig.bootstrap().run().expect_code(0);
+    let path = format!("/api/v1/namespaces/{}/configmaps/web", rig.namespace());
+    let hold = |finalizers: Value| json!({ "metadata": { "finalizers": finalizers } });
+    rig.bed.api().merge(&path, &hold(json!(["bed.dcctl/hold"]))).expect("the bed may do everything");
+    let run = rig.destroy().start();
+    run.wait_for("process.started", |event| event["data"]["program"] == "helm uninstall");
+    let deleted = || rig.object("configmaps", "web").filter(|web| !web["metadata"]["deletionTimestamp"].is_null());
+    wait::fact("Helm to wait for what is held", deleted);
+    rustix::process::kill_process(run.supervisor(), Signal::KILL).expect("it runs");
+    run.wait_for("stop.requested", |_| true);
+    rig.bed.api().merge(&path, &hold(Value::Null)).expect("the bed may do everything");
+    let finished = run.finish().expect_code(1);
+    let events = finished.events();
+    assert_eq!((count(&events, "process.interrupted"), count(&events, "process.killed")), (0, 0));
+    rig.assert_failed(&finished, "supervisor.killed");
+    assert_eq!(rig.phase().as_deref(), Some("Destroying"));
+    assert_eq!(rig.history(), Vec::<String>::new());
+    rig.destroy().run().expect_code(0);
+    assert_eq!(rig.phase(), None);
 }

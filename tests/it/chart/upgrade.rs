@@ -56,6 +56,16 @@ fn a_failed_upgrade_is_left_for_a_person_or_rolled_back_if_that_was_asked_for() 
 }
 
 #[test]
+fn a_hook_alone_that_changes_is_an_upgrade() {
+    let rig = live();
+    rig.upgrade().run().expect_code(0);
+    assert_eq!(rig.history(), ["deployed"], "nothing changes");
+    rig.change("templates/migrate.yaml", "are up to date", "are up to date again");
+    rig.upgrade().run().expect_code(0);
+    assert_eq!(rig.history(), ["superseded", "deployed"]);
+}
+
+#[test]
 fn a_rollback_is_never_signalled() {
     let rig = live();
     let hold = |finalizers: Value| serde_json::json!({ "metadata": { "finalizers": finalizers } });

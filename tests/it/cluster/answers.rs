@@ -66,6 +66,7 @@ async fn a_record_whose_writing_was_not_answered_is_read_and_written_again() {
         time: "2026-11-30T00:00:00.000000Z".to_owned(),
         settings: Map::new(),
         outputs: Map::new(),
+        state: None,
     };
     proxy.add(Rule::on("POST", "configmaps").nth(1).reply(Fault::Drop));
     cluster.write_install_record(&record).await.expect("the second look finds it");

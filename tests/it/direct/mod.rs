@@ -1,16 +1,20 @@
 //! The substrate `direct`: the lock in a folder, from outside, without any cluster.
 
+mod both_killed;
 mod crash;
 mod exec;
 mod files;
 mod folders;
+mod foreign;
 mod inherited;
 mod kept;
 mod left;
+mod left_unseen;
 mod names;
 mod options;
 mod reclaim;
 mod run_dir;
+mod runs;
 mod status;
 mod streams;
 mod together;

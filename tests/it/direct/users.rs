@@ -47,10 +47,13 @@ impl User {
     }
 
     fn dcctl_in(&self, rig: &Rig, folder: &Path, words: &[&str]) -> Dcctl {
+        self.bare(rig, words).args(["--substrate", "direct", "--lock-dir"]).arg(folder)
+    }
+
+    /// The program without a word about a lock, as this user.
+    pub(super) fn bare(&self, rig: &Rig, words: &[&str]) -> Dcctl {
         let mut run = rig
             .bare(words)
-            .args(["--substrate", "direct", "--lock-dir"])
-            .arg(folder)
             .env("HOME", &self.home)
             .env("TMPDIR", &self.home)
             .env("USER", format!("user{}", self.uid))

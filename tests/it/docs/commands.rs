@@ -42,8 +42,10 @@ fn wrong(words: &str) -> Option<String> {
                 return Some(format!("--{name} of `{}` does not take {given:?}", path(level)));
             }
         } else if let Some(letter) = word.strip_prefix('-') {
-            if !level.get_arguments().any(|argument| argument.get_short() == letter.chars().next()) {
-                return Some(format!("`{}` has no option -{letter}", path(level)));
+            let found = level.get_arguments().find(|argument| argument.get_short() == letter.chars().next());
+            let Some(found) = found else { return Some(format!("`{}` has no option -{letter}", path(level))) };
+            if found.get_short().is_some() && takes_a_word(found) {
+                words.next();
             }
         } else if level.has_subcommands() {
             if word == "help" {
@@ -238,6 +240,7 @@ fn what_cannot_be_typed_is_found() {
         "instances reclaim --kube-context {}",
         "{verb}",
         "schema > events.json",
+        "schema bundle",
         "VERB",
         "help",
         "--version",
@@ -254,7 +257,7 @@ fn what_cannot_be_typed_is_found() {
         ("lock status --output jsonl", "--output of `dcctl lock status` does not take \"jsonl\""),
         ("install --no-such=x --bundle y", "`dcctl install` has no option --no-such"),
         ("schema -x", "`dcctl schema` has no option -x"),
-        ("schema events", "`dcctl schema` does not take \"events\""),
+        ("schema bundle twice", "`dcctl schema` does not take \"twice\""),
         ("rbac --user U|--role R", "`dcctl rbac` has no option --role"),
         ("lock status --watch=yes", "--watch of `dcctl lock status` does not take \"yes\""),
     ] {

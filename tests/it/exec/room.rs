@@ -1,11 +1,13 @@
 //! A run directory that has no more room, or a journal that somebody cuts short, while the command runs.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::bed::Dcctl;
+use rustix::process::{Pid, Signal};
+
 use crate::bed::disk::SmallDisk;
+use crate::bed::{Dcctl, wait};
 use crate::exec::Rig;
 
 /// A script of the shell in which `"$@"` is a run: it may write no file larger than this many units, which are half a
@@ -83,7 +85,7 @@ fn a_disk_that_was_full_has_the_whole_journal_once_the_output_is_gone() {
 }
 
 #[test]
-fn a_journal_that_does_not_fit_when_all_is_over_ends_with_a_whole_line_and_that_is_said() {
+fn in_a_journal_that_does_not_fit_when_all_is_over_output_makes_way_for_the_verdict_and_that_is_said() {
     let rig = Rig::new();
     let Some(disk) = SmallDisk::mount(&rig.bed.file("disk"), 1024, "") else { return };
     let run_dir = disk.path().join("run");
@@ -91,11 +93,32 @@ fn a_journal_that_does_not_fit_when_all_is_over_ends_with_a_whole_line_and_that_
     let script = "i=0; while [ $i -lt 5000 ]; do printf '%0100d\\n' $i; i=$((i+1)); done; : > @/done";
     let finished = rig.sh(&["--run-dir", &at], script).run().expect_code(0);
     assert!(finished.stderr.contains("was out of room for a time"), "{}", finished.stderr);
-    let said = format!("dcctl: the journal {at}/events.jsonl is not complete: its last lines are missing (No space");
-    assert!(finished.stderr.contains(&said), "{}", finished.stderr);
+    let said =
+        finished.stderr.lines().find(|line| line.contains(&format!("the journal {at}/events.jsonl is not complete: ")));
+    assert!(said.is_some_and(|line| line.ends_with(" events are missing in it")), "{}", finished.stderr);
     assert!(finished.stderr.contains("exit code 0, the lock was released"), "{}", finished.stderr);
     let journal = fs::read_to_string(run_dir.join("events.jsonl")).expect("it is there");
     assert!(journal.ends_with("}\n"), "the journal has no whole last line");
+    assert!(journal.lines().last().is_some_and(|line| line.contains("\"type\":\"run.finished\"")), "it has no verdict");
+    assert_tidy(&rig, &run_dir);
+}
+
+/// The lines that said that it has the lock are gone, and a later one is there.
+#[test]
+fn who_takes_over_after_the_journal_was_cut_short_gives_the_lock_back_all_the_same() {
+    let rig = Rig::new();
+    let (run_dir, journal) = rig.run_dir("run");
+    // Given by the shell, so that nobody holds this journal against the rules.
+    let by = format!("DCCTL_RUN_DIR={} exec \"$@\"", run_dir.display());
+    let run = read(rig.sh(&[], ": > @/up; exec sleep 600").by_shell(&by)).start();
+    rig.wait_for("up");
+    let holder = rig.lease().expect("it has the lock")["spec"]["holderIdentity"].clone();
+    let supervisor = holder.as_str().and_then(|holder| holder.split('/').nth(1)?.parse().ok()).and_then(Pid::from_raw);
+    File::options().write(true).open(journal.path()).and_then(|file| file.set_len(0)).expect("it is there");
+    wait::fact("a renewal to be told", || fs::read_to_string(journal.path()).ok().filter(|text| text.ends_with('\n')));
+    rustix::process::kill_process(supervisor.expect("a process id"), Signal::KILL).expect("it runs");
+    run.finish().expect_code(1);
+    assert_eq!(rig.lease(), None, "the lock was left");
     assert_tidy(&rig, &run_dir);
 }
 

@@ -3,6 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::bed::dcctl::{Finished, Running};
 use crate::exec::{Rig, of_kind};
 
 /// Writes down each SIGTERM, and ends when the test says so.
@@ -180,9 +181,8 @@ fn the_command_of_a_killed_supervisor_gets_one_sigterm_and_the_lock_is_given_bac
     assert_eq!(before, 1, "what it had said was told twice");
 }
 
-#[test]
-fn a_credential_plugin_that_hangs_is_ended_with_the_run_and_named() {
-    let rig = Rig::new();
+/// A run whose credential plugin hangs, and has started something that does, too.
+fn with_a_plugin_that_hangs(rig: &Rig) -> Running {
     let text = std::fs::read_to_string(rig.bed.kubeconfig("admin")).expect("it is the bed's file");
     let mut kubeconfig: Value = serde_saphyr::from_str(&text).expect("it is YAML");
     let script = "sleep 1000 & echo $! > @/child; echo $$ > @/plugin; : > @/up; wait"
@@ -192,8 +192,12 @@ fn a_credential_plugin_that_hangs_is_ended_with_the_run_and_named() {
     let kubeconfig = rig.bed.write("kubeconfig", &kubeconfig.to_string());
     let run = rig.sh(&["--output", "jsonl"], "true").with_kubeconfig(&kubeconfig).start();
     rig.wait_for("up");
-    run.signal(Signal::TERM);
-    let finished = run.finish().expect_code(10);
+    run
+}
+
+/// Neither of them lives, and each is named.
+#[track_caller]
+fn was_ended_and_named(rig: &Rig, finished: &Finished) {
     let pid = |name| -> u32 {
         let text = String::from_utf8(rig.read(name).expect("it was written")).expect("it is text");
         text.trim().parse().expect("it is a number")
@@ -204,4 +208,23 @@ fn a_credential_plugin_that_hangs_is_ended_with_the_run_and_named() {
         let said = format!("process {pid} ({program}), a credential plugin of the kubeconfig, was still there");
         assert!(finished.stdout.contains(&said), "nobody says {said:?}: {}", finished.stdout);
     }
+}
+
+#[test]
+fn a_credential_plugin_that_hangs_is_ended_with_the_run_and_named() {
+    let rig = Rig::new();
+    let run = with_a_plugin_that_hangs(&rig);
+    run.signal(Signal::TERM);
+    was_ended_and_named(&rig, &run.finish().expect_code(10));
+}
+
+#[test]
+fn a_credential_plugin_that_hangs_is_ended_and_named_also_when_the_supervisor_was_killed() {
+    let rig = Rig::new();
+    let run = with_a_plugin_that_hangs(&rig);
+    rustix::process::kill_process(run.supervisor(), Signal::KILL).expect("it lives");
+    let finished = run.finish().expect_code(1);
+    was_ended_and_named(&rig, &finished);
+    let next = &finished.verdict()["data"]["next"];
+    assert!(next.to_string().contains("`sh` was not started") && !next.to_string().contains("look at what"), "{next}");
 }

@@ -26,7 +26,7 @@ const OF_THE_MANIFESTS: &str = "
 
 /// What its chart needs in the way that `dcctl rbac` lists it: the records of the release, the kinds in the chart, what Helm
 /// waits for; and what its verify command looks at.
-const OF_THE_CHART: &str = "
+pub(crate) const OF_THE_CHART: &str = "
 - { apiGroups: [''], resources: [secrets], verbs: [get, list, create, update, delete] }
 - { apiGroups: [''], resources: [secrets, configmaps, services], verbs: [get, create, patch, delete] }
 - { apiGroups: [apps], resources: [deployments], verbs: [get, create, patch, delete] }
@@ -109,8 +109,9 @@ fn do_everything(demo: &Demo, account: &Account<'_>) {
     account.runs(demo.bootstrap("one", 1883)).arg("--dry-run").run().expect_code(0);
     account.runs(demo.bootstrap("one", 1883)).run().expect_code(0);
     assert_eq!(demo.phase("one").as_deref(), Some("Ready"));
-    // One that failed is built on.
-    let failed = json!({ "metadata": { "annotations": { "core.devicechain.io/phase": "Failed" } } });
+    // One that was never completely built is built on.
+    let failed = json!({ "core.devicechain.io/phase": "Failed", "dcctl.devicechain.io/release": null });
+    let failed = json!({ "metadata": { "annotations": failed } });
     bed.api().merge("/apis/core.devicechain.io/v1beta1/instances/one", &failed).expect("the bed may do everything");
     account.runs(demo.bootstrap("one", 1883)).run().expect_code(0);
     account.runs(demo.upgrade("one", 1885, 1)).arg("--dry-run").run().expect_code(0);
@@ -190,9 +191,13 @@ fn without_install_it_is_enough_for_everything_but_an_install() {
     kubectl_apply(bed, &printed(bed, &["--serviceaccount", "runners:deployer"]));
     account.wait_until_it_may_claim();
     let refused = account.runs(demo.install()).run().expect_code(5).verdict();
-    let said = text(&refused["data"]["failure"]["message"]);
-    let says = "cannot get resource \"configmaps\" in API group \"\" in the namespace \"dc-system\"";
-    assert!(said.contains(says), "{said}");
+    let failure = &refused["data"]["failure"];
+    let lacks = ["get", "update"].map(|verb| json!(format!("it may not {verb} configmaps in dc-system")));
+    assert_eq!(failure["causes"], json!(lacks), "{failure}");
+    assert!(
+        failure["hints"].to_string().contains("`dcctl rbac --install --serviceaccount runners:deployer"),
+        "{failure}"
+    );
     account.runs(bed.dcctl(["exec", "--", "true"])).run().expect_code(0);
     grant(&account, "of-the-chart", OF_THE_CHART);
     let bootstrap = || account.runs(demo.bootstrap("one", 1883)).run();

@@ -2,7 +2,7 @@
 //!
 //! That it is no more than enough, one right after the other, is shown by `refused/forbidden.rs` and `refused/spared.rs`.
 
-mod enough;
+pub(crate) mod enough;
 mod subjects;
 mod typed;
 

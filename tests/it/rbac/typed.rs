@@ -50,7 +50,7 @@ fn what_is_not_granted_is_said_for_what_it_is() {
         "# What dcctl asks for besides.",
         "# An install needs more: `dcctl rbac --install` prints that, too.",
         "# What the bundle needs. Only its author knows that, and it is not granted here",
-        "# For `dcctl destroy`.",
+        "# For: destroy; and `dcctl instances release`.",
         "# Nobody has these rights yet.",
     ] {
         assert!(without.contains(part), "{part}\nis not in\n{without}");

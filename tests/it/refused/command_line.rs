@@ -77,6 +77,10 @@ fn a_missing_argument_and_a_value_that_is_none_are_named() {
     told(&bed, || install(&bed, &bundle).args(["--stop-after", "5"]), 2, "usage.invalid")
         .never_began()
         .says(&["--stop-after", "`5` is not a duration such as 90s, 20m or 1h30m"]);
+    // What is counted from it has to lie within the calendar.
+    told(&bed, || install(&bed, &bundle).args(["--stop-after", "99999999h"]), 2, "usage.invalid")
+        .never_began()
+        .says(&["--stop-after", "`99999999h` is longer than a year, which is 8760h"]);
     told(&bed, || install(&bed, &bundle).env("DCCTL_DRY_RUN", "maybe"), 2, "usage.invalid").never_began().says(&[
         "maybe",
         "--dry-run",

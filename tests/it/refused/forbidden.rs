@@ -1,13 +1,15 @@
 //! Accounts that may not: exit code 5 with the API server's own sentence, at each call that dcctl makes.
 //!
 //! Each right that `dcctl rbac` prints is taken away once, alone. What then goes wrong is a row of [`CASES`]; where dcctl
-//! can do without, a row of [`SPARED`] says how, and a test beside it shows it.
+//! can do without, a row of [`SPARED`] says how, and a test beside it shows it. What a verb is sure to need is missed before
+//! the lock is asked for, and in the step itself where the API server was not able to tell: both are shown.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use crate::bed::proxy::{Fault, Proxy, Rule};
 use crate::bed::{Bed, Dcctl, users, wait};
 use crate::refused::{HEAD, Told, told, words};
 
@@ -35,8 +37,8 @@ pub(crate) enum Scene {
     Destroy,
 }
 
-/// What is taken away, which run meets it, and in which step.
-const CASES: &[(Right, Scene, &str)] = &[
+/// What is taken away, which run meets it, and in which step where it was not told before.
+pub(crate) const CASES: &[(Right, Scene, &str)] = &[
     (("dcctl-lock", "leases", "create"), Scene::Install, "claim-the-cluster"),
     (("dcctl-lock", "leases", "get"), Scene::Install, "claim-the-cluster"),
     (("dcctl-lock", "leases", "update"), Scene::Install, "claim-the-cluster"),
@@ -48,7 +50,7 @@ const CASES: &[(Right, Scene, &str)] = &[
     (("dcctl-instances", "instances", "list"), Scene::Bootstrap, "check-the-cluster"),
     (("dcctl-shared", "secrets", "list"), Scene::Bootstrap, "check-the-cluster"),
     (("dcctl", "namespaces", "get"), Scene::Bootstrap, "check-the-cluster"),
-    (("dcctl-instances", "instances", "get"), Scene::Bootstrap, "declare-the-instance"),
+    (("dcctl-instances", "instances", "get"), Scene::Bootstrap, "check-the-cluster"),
     (("dcctl-instances", "instances", "create"), Scene::Bootstrap, "declare-the-instance"),
     (("dcctl-instances", "instances", "update"), Scene::BootstrapAgain, "declare-the-instance"),
     (("dcctl", "namespaces", "create"), Scene::Bootstrap, "declare-the-instance"),
@@ -61,7 +63,9 @@ const CASES: &[(Right, Scene, &str)] = &[
 ];
 
 /// What dcctl can do without, in one way or another.
-const SPARED: &[Right] = &[
+pub(crate) const SPARED: &[Right] = &[
+    // It is said that it was not looked: `namespaces_that_an_account_may_not_list_are_said_and_never_taken_for_none`.
+    ("dcctl", "namespaces", "list"),
     // The holder is emptied instead: `who_may_not_delete_the_lock_empties_it_in_every_command_that_gives_it_back`.
     ("dcctl-lock", "leases", "delete"),
     // Only waiting needs it: `who_may_not_watch_the_lock_cannot_wait_for_it_and_is_told_so`.
@@ -210,21 +214,88 @@ pub(crate) fn assert_no_outage(said: &Told) {
     }
 }
 
+/// What a verb uses in some cases only, which nobody asks about beforehand.
+fn is_only_sometimes_used((role, resource, verb): Right) -> bool {
+    let sometimes: &[(&str, &str)] = &[
+        ("instances", "create"),
+        ("instances", "update"),
+        ("instances", "delete"),
+        ("namespaces", "create"),
+        ("namespaces", "delete"),
+        ("customresourcedefinitions", "get"),
+    ];
+    sometimes.contains(&(resource, verb)) || (role == "dcctl-install" && verb == "create")
+}
+
 #[test]
 fn each_missing_right_is_told_in_the_api_servers_own_words() {
     let bed = Bed::take();
     define(&bed);
+    let proxy = Proxy::start(&bed);
+    proxy.add(Rule::on("POST", "selfsubjectaccessreviews").request(Fault::Answer(403, "{}".to_owned())));
     for (right, scene, step) in CASES {
         let (_, resource, missing) = *right;
         grant_all_but(&bed, Some(*right));
+        let run = run(&bed, *scene);
+        let run = || run().with_kubeconfig(&proxy.kubeconfig("nobody"));
         let sentence = format!("User \"nobody\" cannot {missing} resource \"{resource}\"");
-        let said = told(&bed, run(&bed, *scene), 5, "cluster.forbidden").says(&[&sentence, "dcctl rbac"]);
+        let said = told(&bed, run, 5, "cluster.forbidden").says(&[&sentence, "dcctl rbac"]);
         let failed: Vec<_> = said.events.iter().filter(|event| event["data"]["outcome"] == "failed").collect();
         assert_eq!(failed[0]["step"], *step, "{failed:?}");
         let bad = said.report.only_bad();
         assert!(bad.body.contains(&sentence) && bad.result == "error", "{}", bad.body);
         assert_no_outage(&said);
     }
+}
+
+#[test]
+fn a_right_that_a_verb_is_sure_to_need_is_missed_before_the_lock_is_asked_for() {
+    let bed = Bed::take();
+    define(&bed);
+    for (right, scene, _) in CASES.iter().filter(|(right, ..)| !is_only_sometimes_used(*right)) {
+        let (_, resource, missing) = *right;
+        grant_all_but(&bed, Some(*right));
+        let sentence = format!("it may not {missing} {resource}");
+        let install = if right.0 == "dcctl-install" { " --install" } else { "" };
+        let grant = format!("dcctl rbac{install} --user nobody | kubectl apply -f -");
+        let said = told(&bed, run(&bed, *scene), 5, "cluster.forbidden").says(&[&sentence, &grant]);
+        let verdict = &said.events.last().expect("there is a verdict")["data"];
+        assert_eq!((&verdict["outcome"], &verdict["lock"]), (&"refused".into(), &"never_taken".into()), "{verdict}");
+        assert_eq!(verdict["failure"]["causes"].as_array().map(Vec::len), Some(1), "{verdict}");
+        assert_no_outage(&said);
+    }
+}
+
+#[test]
+fn rights_that_are_given_for_one_instance_alone_are_enough_for_it() {
+    let bed = Bed::take();
+    define(&bed);
+    let rule = |group: &str, resource: &str, verbs: &str| {
+        format!("- {{ apiGroups: ['{group}'], resources: [{resource}], verbs: [{verbs}] }}\n")
+    };
+    let own = rule("", "namespaces", "get") + &rule("apps", "deployments", "list") + &rule("", "pods", "list");
+    let cluster = rule("core.devicechain.io", "instances", "get, list, create, update, patch")
+        + &rule("coordination.k8s.io", "leases", "get, create, update, delete")
+        + &rule("", "secrets", "list");
+    let instance = Bed::instance();
+    let role = |kind: &str, namespace: &str, rules: &str| {
+        format!(
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: {kind}\nmetadata: {{ name: for-one{namespace} }}\nrules:\n{rules}---\n\
+             apiVersion: rbac.authorization.k8s.io/v1\nkind: {kind}Binding\nmetadata: {{ name: for-one{namespace} }}\n\
+             roleRef: {{ apiGroup: rbac.authorization.k8s.io, kind: {kind}, name: for-one }}\n\
+             subjects: [{{ apiGroup: rbac.authorization.k8s.io, kind: User, name: nobody }}]\n---\n"
+        )
+    };
+    let namespace = format!("dci-{instance}");
+    let labels = json!({ "core.devicechain.io/instance": instance });
+    let made = json!({ "metadata": { "name": namespace, "labels": labels } });
+    bed.api().create("/api/v1/namespaces", &made).expect("the bed may do everything");
+    bed.api().apply(&role("ClusterRole", "", &cluster)).expect("the bed may do everything");
+    bed.api().apply(&role("Role", &format!(", namespace: {namespace}"), &own)).expect("the bed may do everything");
+    wait::fact("the rights to be known", || may(&bed, ("dcctl-lock", "leases", "create")).then_some(()));
+    let bundle = bundle(&bed, "plain", "# Nothing.\n");
+    let run = bed.dcctl(["bootstrap", &instance, "--bundle"]).arg(bundle).with_kubeconfig(bed.kubeconfig("nobody"));
+    run.run().expect_code(0);
 }
 
 #[test]
@@ -245,14 +316,15 @@ fn every_right_that_is_printed_is_taken_away_by_some_test() {
 }
 
 #[test]
-fn an_account_with_no_right_at_all_is_told_the_first_call() {
+fn an_account_with_no_right_at_all_is_told_all_of_them_at_once() {
     let bed = Bed::take();
     define(&bed);
-    for scene in [Scene::Install, Scene::Bootstrap] {
-        let said = told(&bed, run(&bed, scene), 5, "cluster.forbidden").says(&[
-            "leases.coordination.k8s.io is forbidden: User \"nobody\" cannot create resource \"leases\" in API group \
-             \"coordination.k8s.io\" in the namespace \"dc-k8s-system\"",
-        ]);
+    for (scene, more) in [
+        (Scene::Install, "it may not update configmaps in dc-system"),
+        (Scene::Bootstrap, "it may not list instances.core.devicechain.io"),
+    ] {
+        let lease = "it may not create leases.coordination.k8s.io in dc-k8s-system";
+        let said = told(&bed, run(&bed, scene), 5, "cluster.forbidden").says(&[lease, more]);
         let verdict = &said.events.last().expect("there is a verdict")["data"];
         assert_eq!((&verdict["outcome"], &verdict["lock"]), (&"refused".into(), &"never_taken".into()), "{verdict}");
         assert_no_outage(&said);
@@ -273,7 +345,8 @@ fn with_every_right_that_is_documented_nothing_is_forbidden() {
 fn a_namespace_for_the_lock_that_may_not_be_made_is_told_as_that() {
     let bed = Bed::fresh();
     let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: { name: leases }\nrules:\n\
-                - { apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update, delete] }\n---\n\
+                - { apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update, delete] }\n\
+                - { apiGroups: ['*'], resources: ['*'], verbs: [get, list, update, patch] }\n---\n\
                 apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: { name: leases }\n\
                 roleRef: { apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: leases }\n\
                 subjects: [{ apiGroup: rbac.authorization.k8s.io, kind: User, name: nobody }]\n";

@@ -48,7 +48,7 @@ fn an_instance_whose_claims_cannot_be_told_is_named() {
     refused(&rig, "guard.cannot_tell", "silent").says(&[
         "what the instance \"silent\" claims cannot be told",
         "neither the annotation dcctl.devicechain.io/claims nor a spec.host",
-        "complete what is named, or remove it if that instance is gone",
+        "kubectl annotate instances.core.devicechain.io silent dcctl.devicechain.io/claims='{}'",
     ]);
 }
 
@@ -62,6 +62,27 @@ fn an_install_record_that_is_not_dcctl_s_is_not_overwritten() {
     let said = told(&bed, || bed.dcctl(["install", "--bundle"]).arg(&bundle), 6, "guard.record");
     said.says(&["ConfigMap dc-system/dc-install was not written by dcctl", "dcctl does not overwrite it"]);
     assert_eq!(record(), before);
+}
+
+#[test]
+fn an_install_record_of_another_cluster_or_of_a_newer_dcctl_is_not_overwritten() {
+    let bed = Bed::take();
+    let bundle = small_bundle(&bed);
+    install(&bed, &bundle).run().expect_code(0);
+    let path = format!("{CONFIG_MAPS}/dc-install");
+    let read = || bed.api().get(&path).expect("the API server answers").expect("it was written");
+    let known = read()["data"]["install.json"].as_str().expect("it is text").to_owned();
+    for (field, value, says) in
+        [("clusterUid", json!("another"), "record of another cluster"), ("schema", json!(99), "newer")]
+    {
+        let mut record: Value = serde_json::from_str(&known).expect("it is JSON");
+        record[field] = value;
+        let change = json!({ "data": { "install.json": record.to_string() } });
+        bed.api().merge(&path, &change).expect("the bed may do everything");
+        let before = read();
+        told(&bed, || install(&bed, &bundle), 6, "guard.record").says(&[says]);
+        assert_eq!(read(), before, "{field}");
+    }
 }
 
 /// An operator of one object, and prerequisites whose state is local.

@@ -8,9 +8,10 @@ mod bundle;
 mod cluster;
 mod collisions;
 mod command_line;
+mod environment;
 mod exhausted;
 mod failing;
-mod forbidden;
+pub(crate) mod forbidden;
 mod guard;
 mod held;
 mod options;
@@ -46,7 +47,7 @@ fn install(bed: &Bed, bundle: &Path) -> Dcctl {
 }
 
 /// What a run told about why it did not go well.
-struct Told {
+pub(crate) struct Told {
     events: Vec<Value>,
     report: Report,
     /// The sentence, the causes and what to do, a line each.

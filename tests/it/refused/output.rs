@@ -28,15 +28,20 @@ fn start_into(mut run: Dcctl, pipe: PipeWriter) -> Running {
 fn a_reader_that_leaves_after_the_first_line_ends_nothing() {
     let bed = Bed::take();
     let bundle = small_bundle(&bed);
-    for (user, form, code) in [("admin", "jsonl", 0), ("admin", "human", 0), ("nobody", "jsonl", 5)] {
+    // Who may not claim is told so by the questions before it.
+    let claim = "/leases";
+    let question = "/selfsubjectaccessreviews";
+    for (user, form, asks, code) in
+        [("admin", "jsonl", claim, 0), ("admin", "human", claim, 0), ("nobody", "jsonl", question, 5)]
+    {
         let (proxy, gate, (reader, writer)) = (Proxy::start(&bed), Gate::new(), pipe());
-        proxy.add(Rule::on("POST", "/leases").nth(1).request(Fault::Hold(gate.clone())));
+        proxy.add(Rule::on("POST", asks).nth(1).request(Fault::Hold(gate.clone())));
         let run = install(&bed, &bundle).args(["--output", form]).with_junit().with_kubeconfig(&proxy.kubeconfig(user));
         let run = start_into(run, writer);
         let mut first = String::new();
         BufReader::new(reader).read_line(&mut first).expect("the run says something");
         assert!(first.contains("dcctl"), "{first}");
-        // The reader is gone, and the run is in the middle of its claim.
+        // The reader is gone, and the run is in the middle of what it asks.
         gate.wait_for(1);
         gate.open();
         let finished = run.finish().expect_code(code);

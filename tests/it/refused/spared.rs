@@ -86,6 +86,19 @@ fn workloads_that_may_not_be_listed_are_said_and_seen_through_their_pods() {
 }
 
 #[test]
+fn namespaces_that_an_account_may_not_list_are_said_and_never_taken_for_none() {
+    let bed = Bed::take();
+    define(&bed);
+    grant_all_but(&bed, Some(("dcctl", "namespaces", "list")));
+    for scene in [Scene::Bootstrap, Scene::Destroy] {
+        let done = run(&bed, scene)().args(["--output", "jsonl"]).run().expect_code(0);
+        let says = "was not looked at: this account may not list namespaces";
+        let said = |event: &Value| event["data"]["text"].as_str().is_some_and(|text| text.ends_with(says));
+        assert!(done.events().iter().any(said), "{scene:?}:\n{}", done.stdout);
+    }
+}
+
+#[test]
 fn whoever_may_not_see_the_holder_s_pod_is_told_so_and_can_reclaim_all_the_same() {
     let bed = Bed::take();
     define(&bed);

@@ -1,14 +1,16 @@
 //! A run that was left: it goes on, and is seen and stopped from elsewhere.
 
-use rustix::process::Signal;
 use serde_json::json;
 
-use crate::runs::{AT_WORK, Rig, ended, text, told};
+use crate::bed::dcctl::Journal;
+use crate::bed::disk::SmallDisk;
+use crate::bed::junit::Report;
+use crate::runs::{AT_WORK, REPORTING, Rig, ended, text, told};
 
 #[test]
 fn a_run_that_is_left_goes_on_holds_the_lock_and_is_waited_for() {
     let rig = Rig::new();
-    let left = rig.detached(&[], AT_WORK).run().expect_code(0);
+    let left = rig.detached(&[], AT_WORK).by_shell(REPORTING).with_pipes().run().expect_code(0);
     rig.wait_for("up");
     let id = rig.ids().pop().expect("there is a run");
     assert!(left.stderr.contains(&format!("run {id} goes on without this command, in ")), "{}", left.stderr);
@@ -20,6 +22,11 @@ fn a_run_that_is_left_goes_on_holds_the_lock_and_is_waited_for() {
     rig.let_go();
     waiting.finish().expect_code(0);
     assert_eq!((told(&rig.list()[0]), rig.lease()), (ended("succeeded", 0, "released"), None));
+    // It reports as a run does that nobody has left.
+    let events = rig.journal(&id).events();
+    assert_eq!(Journal::at(rig.bed.file("left.jsonl")).events(), events);
+    rig.bed.dcctl(["report", "junit", &id, "-o", "again.xml"]).run().expect_code(0);
+    assert_eq!(Report::read(&rig.bed.file("left.xml")), Report::read(&rig.bed.file("again.xml")));
 }
 
 #[test]
@@ -44,6 +51,19 @@ fn its_end_is_its_own_exit_code_wherever_it_is_asked_for() {
     rig.runs(&["wait", "latest"]).run().expect_code(7);
     rig.runs(&["attach", "latest"]).run().expect_code(7);
     rig.runs(&["show", "latest"]).run().expect_code(0);
+}
+
+#[test]
+fn its_verdict_is_in_its_journal_when_the_disk_was_full_of_output() {
+    let rig = Rig::new();
+    let Some(disk) = SmallDisk::mount(&rig.bed.file("disk"), 1024, "") else { return };
+    let at = disk.path().join("run").display().to_string();
+    let flood = "i=0; while [ $i -lt 5000 ]; do printf '%0100d\n' $i; i=$((i+1)); done; exit 4";
+    rig.detached(&["--run-dir", &at, "--propagate-exit-code"], flood).run().expect_code(0);
+    rig.runs(&["wait", &at]).run().expect_code(4);
+    let shown = rig.runs(&["show", &at, "--output", "human"]).run().expect_code(0);
+    let last = text(&shown).lines().last().unwrap_or_default();
+    assert!(last.contains("exit code 4 (exec.failed), the lock was released"), "{last}");
 }
 
 #[test]
@@ -72,32 +92,6 @@ fn to_force_it_leaves_the_lock_and_says_so() {
     rig.runs(&["wait", &id]).run().expect_code(12);
     assert_eq!(told(&rig.list()[0]), ended("forced", 12, "left"));
     assert!(rig.lease().is_some());
-}
-
-#[test]
-fn any_number_of_viewers_see_it_and_their_going_stops_nothing() {
-    let rig = Rig::new();
-    let id = rig.at_work();
-    let stays = rig.runs(&["attach", &id, "--output", "jsonl"]).start();
-    let late = rig.runs(&["attach", &id, "--from-now"]).start();
-    let goes = rig.runs(&["attach", &id]).start();
-    goes.wait_for_line("begun");
-    goes.signal(Signal::INT);
-    let gone = goes.finish().expect_code(10);
-    assert!(gone.stderr.contains("no longer watching; run "), "{}", gone.stderr);
-    stays.wait_for("process.output", |event| event["data"]["text"] == "begun");
-    assert_eq!(rig.list()[0]["state"], "running");
-    rig.let_go();
-    let whole = stays.finish().expect_code(0);
-    assert_eq!(whole.verdict()["data"]["exit_code"], 0);
-    let rest = late.finish().expect_code(0);
-    assert!(
-        rest.stdout.contains("exec sh succeeded")
-            && rest.stdout.contains(": exit code 0, ")
-            && !rest.stdout.contains("begun"),
-        "{}",
-        rest.stdout
-    );
 }
 
 #[test]

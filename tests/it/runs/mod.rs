@@ -2,6 +2,7 @@
 
 mod detached;
 mod over;
+mod watched;
 
 use std::path::PathBuf;
 
@@ -13,6 +14,9 @@ use crate::bed::{Bed, Dcctl, LEASE, wait};
 
 /// A command that works until it is let go or asked to stop.
 const AT_WORK: &str = "echo begun; : > @/up; trap 'exit 5' TERM; until [ -e @/go ]; do sleep 0.05; done; echo over";
+
+/// With both reports. Given by the shell, so that nobody reads them while the run that was left still writes them.
+const REPORTING: &str = "DCCTL_JUNIT=left.xml DCCTL_EVENTS_FILE=left.jsonl exec \"$@\"";
 
 struct Rig {
     bed: Bed,
@@ -69,9 +73,19 @@ impl Rig {
 
     /// Kills the supervisor of this run.
     fn kill(&self, id: &str) {
+        self.signal(id, Signal::KILL);
+    }
+
+    /// Sends the supervisor of this run a signal.
+    fn signal(&self, id: &str, signal: Signal) {
+        rustix::process::kill_process(self.supervisor(id), signal).expect("it runs");
+    }
+
+    /// The supervisor of this run.
+    fn supervisor(&self, id: &str) -> Pid {
         let holder = self.list().into_iter().find(|run| run["run"] == id).expect("it is listed")["holder"].clone();
         let pid = holder.as_str().and_then(|holder| holder.rsplit('/').nth(1)?.parse().ok()).and_then(Pid::from_raw);
-        rustix::process::kill_process(pid.expect("a process"), Signal::KILL).expect("it runs");
+        pid.expect("a process")
     }
 }
 

@@ -127,6 +127,7 @@ fn kit(bed: &Bed, cluster: Cluster, stop: dcctl::process::StopWatch, updates: Up
         mode: Mode::Act,
         // What a tool starts is known by the run's id, so two tests at once may not have the same.
         run: bed.scratch().file_name().expect("a folder of its own").to_string_lossy().into_owned(),
+        holder: "alice@build-01/48213/9f3c1a20b7e4d5c6".to_owned(),
         run_dir: bed.scratch().to_owned(),
         may_write: MayWrite::always(),
         leading: Vec::new(),

@@ -6,8 +6,8 @@ use dcctl::failure::Code;
 use dcctl::step::declaration::declare_instance;
 use dcctl::step::guard::check_cluster;
 use dcctl::step::readiness::wait_for_readiness;
-use dcctl::step::record::{record_failure, record_lineage, record_phase, recorded_lineage};
-use dcctl::step::{Mode, ObjectChange, Outcome, Update};
+use dcctl::step::record::{record_failure, record_phase, record_state, recorded_lineage};
+use dcctl::step::{Lineage, Mode, ObjectChange, Outcome, Update};
 use serde_json::{Value, json};
 
 use crate::bed::Bed;
@@ -53,7 +53,7 @@ async fn an_instance_goes_from_declared_to_ready() {
     let name = Bed::instance();
     bench.instance(&name, spec(), claims("a.test", 1883));
 
-    assert_eq!(done(check_cluster(&bench.kit).await), "no other instance is on this cluster");
+    assert_eq!(done(check_cluster(&bench.kit).await), "no other instance is declared on this cluster");
     let note = done(declare_instance(&bench.kit).await);
     assert_eq!(note, format!("\"{name}\" declared, phase Bootstrapping; namespace dci-{name} made"));
     let declared = declaration(&bed, &name);
@@ -67,7 +67,8 @@ async fn an_instance_goes_from_declared_to_ready() {
     assert_eq!(namespace["metadata"]["labels"]["core.devicechain.io/instance"], name.as_str());
 
     assert_eq!(recorded_lineage(&bench.kit).await, Ok(None));
-    record_lineage(&bench.kit, "4b1d-00").await.expect("it is declared");
+    let state = Lineage { lineage: "4b1d-00".to_owned(), serial: 7 };
+    record_state(&bench.kit, &state).await.expect("it is declared");
     assert_eq!(recorded_lineage(&bench.kit).await, Ok(Some("4b1d-00".to_owned())));
 
     assert_eq!(done(wait_for_readiness(&bench.kit).await), "nothing runs there");

@@ -25,12 +25,22 @@ fn count(events: &[Value], kind: &str) -> usize {
 
 /// The lock was given back and everything that can be lost was named.
 #[track_caller]
-fn assert_torn_and_named(rig: &Rig, finished: &Finished) -> Value {
+fn assert_torn_and_named(rig: &Rig, finished: &Finished, context: &str) {
     let verdict = finished.verdict()["data"].clone();
-    assert_eq!((&verdict["lock"], rig.lease()), (&"released".into(), None), "{verdict}");
+    assert_eq!((&verdict["lock"], rig.lease()), (&"released".into(), None), "{context}: {verdict}");
     let next = verdict["next"].to_string();
-    assert!(next.contains("bed_thing.slow") && next.contains("made a second time"), "{verdict}");
-    verdict
+    assert!(next.contains("bed_thing.slow") && next.contains("made a second time"), "{context}: {verdict}");
+}
+
+/// A run that OpenTofu ended before anybody asked it to stop has failed; after that it has stopped, with this code.
+#[track_caller]
+fn assert_code_by_the_order(finished: &Finished, stopped: i32, context: &str) {
+    let events = finished.events();
+    let ended = |event: &Value| event["type"] == "process.finished" && event["data"]["program"] == "tofu apply";
+    let ended = events.iter().position(ended).expect("its end was seen");
+    let asked = events.iter().position(|event| event["type"] == "stop.requested");
+    let expected = if asked.is_some_and(|asked| asked < ended) { stopped } else { 1 };
+    assert_eq!(finished.code(), Some(expected), "{context}: {}", finished.stdout);
 }
 
 #[test]
@@ -44,10 +54,77 @@ fn a_sigterm_to_every_process_at_once_is_answered_with_no_interrupt_of_ours() {
         }
         signal_each(&pids, Signal::TERM, Duration::ZERO);
         let finished = run.finish();
-        let verdict = assert_torn_and_named(&rig, &finished);
-        assert!([1, 11].contains(&finished.code().unwrap_or(0)), "{verdict}");
+        assert_torn_and_named(&rig, &finished, "");
+        assert_code_by_the_order(&finished, 11, "");
         assert_eq!(count(&finished.events(), "process.interrupted"), 0, "{youngest_first}: {}", finished.stdout);
         rig.assert_no_state_lock();
+    }
+}
+
+/// Whatever the order and the pauses: what was in flight is named, the lock is given back, and at most one interrupt is
+/// ours. One of the system's that comes after it is said to be none of ours.
+#[test]
+fn a_sigterm_to_every_process_in_any_order_and_at_any_pace_is_told_as_it_was() {
+    let rounds = if soak() { 40 } else { 4 };
+    for seed in seeds(rounds) {
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let rig = Rig::new(CREATION);
+        let run = rig.start();
+        let mut pids = Cast::of(&rig, &run).all();
+        dice.shuffle(&mut pids);
+        let pauses: Vec<u64> = pids.iter().map(|_| [0, 20, 120, 400][dice.usize(..4)]).collect();
+        let context = format!("DCCTL_SEED={seed} {pids:?} {pauses:?}");
+        for (pid, pause) in pids.iter().zip(&pauses) {
+            signal_each(&[*pid], Signal::TERM, Duration::from_millis(*pause));
+        }
+        let finished = run.finish();
+        assert_torn_and_named(&rig, &finished, &context);
+        assert_code_by_the_order(&finished, 11, &context);
+        let events = finished.events();
+        let sent = count(&events, "process.interrupted");
+        assert!(sent <= 1, "{context}: {}", finished.stdout);
+        let reported = events.iter().rfind(|event| event["type"] == "process.interrupt_reported");
+        // That it gives up what is in flight, and who is to thank for that.
+        if let Some(reported) = reported.filter(|event| event["data"]["times"] == 2) {
+            assert_eq!((&reported["level"], &reported["data"]["sent"]), (&"warn".into(), &sent.into()), "{reported}");
+        }
+        rig.assert_no_state_lock();
+    }
+}
+
+/// The seeds of a test; `DCCTL_SEED=N` plays that one alone.
+#[expect(clippy::disallowed_methods, reason = "the tests' own setting, read where it is used")]
+fn seeds(rounds: u64) -> Vec<u64> {
+    match std::env::var("DCCTL_SEED") {
+        Ok(seed) => vec![seed.parse().expect("DCCTL_SEED is a number")],
+        Err(_) => (0..rounds).collect(),
+    }
+}
+
+/// OpenTofu reads, and has begun nothing yet: nothing can be lost, so the stop is a clean one.
+#[test]
+fn a_sigterm_to_every_process_while_nothing_is_in_flight_is_a_clean_stop() {
+    for youngest_first in [false, true] {
+        let rig = Rig::new(CREATION);
+        rig.bed().write(
+            "bundle/infra/reading.tf",
+            "data \"bed_reading\" \"long\" {\n  name = \"long\"\n  seconds = 20\n}\n",
+        );
+        let run = rig.start();
+        let tofu = tofu(&run.journal());
+        let reader = wait::fact("the reading to begin", || rig.entries().pop());
+        let mut pids = [pid(run.pid()), run.supervisor(), tofu, pid(reader.pid)];
+        if youngest_first {
+            pids.reverse();
+        }
+        signal_each(&pids, Signal::TERM, Duration::ZERO);
+        let finished = run.finish();
+        assert_code_by_the_order(&finished, 10, "");
+        let verdict = &finished.verdict()["data"];
+        assert_eq!((&verdict["lock"], rig.lease()), (&"released".into(), None), "{verdict}");
+        assert!(!verdict["next"].to_string().contains("made a second time"), "{verdict}");
+        assert_eq!(count(&finished.events(), "process.interrupted"), 0, "{youngest_first}: {}", finished.stdout);
+        assert_eq!(rig.created("before"), 0);
     }
 }
 
@@ -59,9 +136,9 @@ fn a_sigterm_to_one_process_after_the_other_youngest_first_is_answered_with_no_i
     pids.reverse();
     signal_each(&pids, Signal::TERM, GAP);
     let finished = run.finish();
-    let verdict = assert_torn_and_named(&rig, &finished);
+    assert_torn_and_named(&rig, &finished, "");
     // OpenTofu ends of its plugin's death, before anybody asked the run to stop or after.
-    assert!([1, 11].contains(&finished.code().unwrap_or(0)), "{verdict}");
+    assert_code_by_the_order(&finished, 11, "");
     assert_eq!(count(&finished.events(), "process.interrupted"), 0, "{}", finished.stdout);
     rig.assert_no_state_lock();
 }
@@ -72,9 +149,12 @@ fn a_second_interrupt_that_the_system_sends_after_ours_is_said_to_be_its_own() {
     let run = rig.start();
     signal_each(&Cast::of(&rig, &run).all(), Signal::TERM, GAP);
     let finished = run.finish().expect_code(11);
-    assert_torn_and_named(&rig, &finished);
+    assert_torn_and_named(&rig, &finished, "");
     let events = finished.events();
     assert_eq!(count(&events, "process.interrupted"), 1);
+    let step = events.iter().find(|event| event["type"] == "step.finished" && event["data"]["outcome"] == "stopped");
+    let note = step.expect("it was stopped")["data"]["note"].to_string();
+    assert!(note.contains("OpenTofu was interrupted twice, not by dcctl alone"), "{note}");
     let last =
         events.iter().rev().find(|event| event["type"] == "process.interrupt_reported").expect("it was reported");
     assert_eq!((&last["data"]["times"], &last["data"]["sent"]), (&2.into(), &1.into()), "{last}");
@@ -124,7 +204,7 @@ fn a_system_that_signals_opentofu_at_its_start_is_not_told_that_nothing_was_appl
 
 #[test]
 fn an_interrupt_of_the_group_while_the_front_is_being_born_leaves_nothing() {
-    let (rounds, mut dice) = (if soak() { 60 } else { 8 }, fastrand::Rng::with_seed(6));
+    let (rounds, mut dice) = (if soak() { 120 } else { 8 }, fastrand::Rng::with_seed(6));
     let rig = Rig::new(0.0);
     for round in 0..rounds {
         // Half of them within the first six milliseconds, half until a supervisor would be up.

@@ -92,7 +92,11 @@ fn where_everything_is_ended_the_last_interrupt_the_kill_and_the_release_come_be
     assert_eq!(asked_to_stop["data"]["budget_ms"], 6000, "{asked_to_stop}");
     let verdict = &finished.verdict()["data"];
     assert_eq!((&verdict["lock"], rig.lease()), (&json!("released"), None), "{verdict}");
-    assert_eq!(verdict["unfinished"], json!(["bed_thing.slow"]), "{verdict}");
+    // What was complete is named, too, where OpenTofu had not come to writing it down.
+    let unfinished = verdict["unfinished"].as_array().expect("a list");
+    assert!(unfinished.contains(&json!("bed_thing.slow")), "{verdict}");
+    let open = ["bed_thing.before", "bed_thing.slow"];
+    assert!(unfinished.iter().all(|address| open.iter().any(|open| address == open)), "{verdict}");
     assert!(verdict["next"].to_string().contains("made a second time"), "{verdict}");
     rig.assert_no_state_lock();
 }

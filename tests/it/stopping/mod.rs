@@ -4,6 +4,8 @@
 //! In every row the thing in flight is in the state afterwards, OpenTofu's own state lock is gone, the cluster's lock is
 //! given back, the journal ends with a verdict, and a second bootstrap converges without a duplicate.
 
+mod behind;
+mod born;
 mod both;
 mod budget;
 pub(crate) mod cast;
@@ -12,12 +14,15 @@ mod every;
 mod gone;
 mod granted;
 mod left;
+mod lost;
 mod moments;
+mod nowhere;
 mod parent;
 pub(crate) mod rig;
 mod takeover;
 mod terminal;
 mod torn;
+mod verbs;
 
 use rustix::process::Signal;
 use serde_json::Value;

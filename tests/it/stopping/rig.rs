@@ -75,6 +75,11 @@ impl Rig {
         self.bootstrap(&self.instance).with_kubeconfig(kubeconfig)
     }
 
+    /// The instance of this rig.
+    pub(crate) fn instance(&self) -> &str {
+        &self.instance
+    }
+
     pub(crate) fn bed(&self) -> &Bed {
         &self.bed
     }
@@ -90,7 +95,8 @@ impl Rig {
     /// The folders of this test's runs.
     pub(crate) fn run_folders(&self) -> Vec<PathBuf> {
         let runs = self.bed.file("home/.local/state/dcctl/runs");
-        fs::read_dir(runs).map(|runs| runs.flatten().map(|run| run.path()).collect()).unwrap_or_default()
+        let found = fs::read_dir(runs).into_iter().flatten().flatten().map(|run| run.path());
+        found.filter(|path| !path.is_symlink()).collect()
     }
 
     pub(crate) fn state_dir(&self) -> PathBuf {

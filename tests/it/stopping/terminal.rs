@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::bed::dcctl::Journal;
 use crate::bed::terminal::{CTRL_C, CTRL_Z, Seat};
 use crate::bed::wait;
+use crate::cancel::job::{NAMESPACE, can_be_contained, is_program, send, supervises};
 use crate::stopping::CREATION;
 use crate::stopping::rig::Rig;
 
@@ -51,6 +53,7 @@ fn a_second_ctrl_c_later_is_force_and_leaves_the_lock() {
     let rig = Rig::new(60.0);
     let (seat, journal) = seated(&rig);
     seat.press(CTRL_C);
+    seat.wait_for("Ctrl+C again");
     let first = journal.wait_for("signal.received", |_| true);
     assert_eq!((&first["data"]["signal"], &first["data"]["sender_pid"]), (&"SIGINT".into(), &Value::Null), "{first}");
     journal.wait_for("process.interrupt_reported", |_| true);
@@ -70,6 +73,45 @@ fn a_second_ctrl_c_later_is_force_and_leaves_the_lock() {
     assert!(next.contains("bed_thing.slow") && next.contains("made a second time"), "{verdict}");
     assert!(screen.contains("the lock was left behind"), "{screen}");
     rig.assert_no_state_lock();
+}
+
+/// To the kernel its sender has no number there, as a key has none.
+#[test]
+fn interrupts_from_outside_of_a_container_with_a_terminal_are_no_keys() {
+    if !can_be_contained("signals from outside of a container") {
+        return;
+    }
+    let rig = Rig::new(CREATION);
+    let run_dir = rig.bed().file("run");
+    let run = rig.own().env("DCCTL_OUTPUT", "human").arg("--run-dir").arg(&run_dir);
+    let seat = Seat::take_contained(run, NAMESPACE);
+    let journal = Journal::at(run_dir.join("events.jsonl"));
+    rig.wait_until_slow(&journal);
+    let mut all = rig.bed().mark().pids().into_iter();
+    let front = all.find(|pid| is_program(*pid, "dcctl") && !supervises(*pid)).expect("it is there");
+    for round in 1..=2 {
+        send(front, Signal::INT);
+        wait::fact("it to be heard", || (of_kind(&journal, "signal.received").len() == round).then_some(()));
+        // A key that bounces would have done it by now.
+        let _ = wait::until(Duration::from_millis(400), "the run to end", || of_kind(&journal, "run.finished").pop());
+    }
+    let screen = seat.expect_code(10);
+    assert!(!screen.contains("Ctrl+C again"), "{screen}");
+    rig.assert_clean_stop(&journal.events());
+}
+
+/// Its input is no terminal, so no key is force.
+#[test]
+fn who_cannot_force_by_a_key_is_not_told_that_one_would() {
+    let rig = Rig::new(CREATION);
+    let run_dir = rig.bed().file("run");
+    let run = rig.own().env("DCCTL_OUTPUT", "human").arg("--run-dir").arg(&run_dir).by_shell("exec \"$@\" < /dev/null");
+    let seat = Seat::take(run);
+    let journal = Journal::at(run_dir.join("events.jsonl"));
+    rig.wait_until_slow(&journal);
+    seat.press(CTRL_C);
+    let screen = seat.expect_code(10);
+    assert!(screen.contains("asked to stop by SIGINT") && !screen.contains("Ctrl+C again"), "{screen}");
 }
 
 #[test]

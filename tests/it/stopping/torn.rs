@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 use crate::bed::dcctl::Running;
+use crate::bed::memory::Scarcity;
 use crate::stopping::rig::Rig;
 
 /// Long enough that whatever a test does comes while the creation is in flight.
@@ -22,9 +23,15 @@ struct Failed {
 /// Waits for the end of a run that fails because of its infrastructure, and gives its lock back.
 #[track_caller]
 fn failed(run: Running) -> Failed {
+    failed_with(run, "infrastructure.failed")
+}
+
+/// The same, with this code.
+#[track_caller]
+fn failed_with(run: Running, code: &str) -> Failed {
     let finished = run.finish().expect_code(1);
     let verdict = &finished.verdict()["data"];
-    assert_eq!(verdict["failure"]["code"], "infrastructure.failed", "{verdict}");
+    assert_eq!(verdict["failure"]["code"], code, "{verdict}");
     assert_eq!(verdict["lock"], "released", "{verdict}");
     let failure = &verdict["failure"];
     let message = failure["message"].as_str().unwrap_or_default().to_owned();
@@ -45,6 +52,7 @@ fn an_opentofu_that_is_killed_is_told_with_what_it_was_making() {
     let failed = failed(run);
     assert!(failed.message.contains("was ended by signal 9"), "{}", failed.message);
     assert!(failed.message.contains("dcctl had not sent it"), "{}", failed.message);
+    assert!(failed.message.ends_with("the infrastructure is PARTIALLY APPLIED"), "{}", failed.message);
     // Killed in its first apply it leaves an empty state, so what was complete is lost, too.
     for part in ["is empty", "may exist without being in the state", "bed_thing.before", "bed_thing.slow"] {
         assert!(failed.causes.contains(part), "{part:?}: {}", failed.causes);
@@ -54,6 +62,30 @@ fn an_opentofu_that_is_killed_is_told_with_what_it_was_making() {
     }
 }
 
+/// Really: its control group has no memory left. Its state, which it had opened, is a file without a byte, and the next run
+/// says so before it begins anew.
+#[test]
+fn an_opentofu_that_the_kernel_kills_because_memory_ran_out_is_told_with_its_empty_state() {
+    let rig = Rig::new(CREATION);
+    let Some(scarcity) = Scarcity::new() else { return };
+    let run = rig.start();
+    rig.wait_until_in_flight(&run);
+    let tofu = run.wait_for("process.started", |event| event["data"]["program"] == "tofu apply");
+    scarcity.confine(u32::try_from(tofu["data"]["pid"].as_u64().expect("a number")).expect("a number"));
+    scarcity.wait_for_the_kill();
+    let failed = failed(run);
+    assert!(failed.message.contains("was ended by signal 9"), "{}", failed.message);
+    for part in ["when memory runs out", "infrastructure.tfstate` is empty", "bed_thing.before", "bed_thing.slow"] {
+        assert!(failed.causes.contains(part), "{part:?}: {}", failed.causes);
+    }
+    assert_eq!(rig.state().as_deref(), Some(""));
+    assert_eq!(rig.lease(), None);
+    let again = rig.own().run().expect_code(0);
+    let warned = |event: &Value| event["type"] == "diagnostic" && event["msg"].to_string().contains("is empty");
+    assert!(again.events().iter().any(warned), "{}", again.stdout);
+    assert_eq!(rig.in_state().len(), 3);
+}
+
 #[test]
 fn a_provider_that_is_killed_is_told_with_what_it_was_making() {
     let rig = Rig::new(CREATION);
@@ -61,7 +93,7 @@ fn a_provider_that_is_killed_is_told_with_what_it_was_making() {
     rig.wait_until_in_flight(&run);
     let slow = rig.entries().into_iter().find(|entry| entry.name == "slow").expect("it was begun");
     kill(&slow.pid.into());
-    let failed = failed(run);
+    let failed = failed_with(run, "infrastructure.provider_lost");
     assert!(failed.causes.contains("may exist without being in the state: bed_thing.slow\""), "{}", failed.causes);
     assert!(failed.next.contains("bed_thing.slow. What exists outside of it would be made a second time"));
     assert!(!failed.next.contains("bed_thing.before"), "it is in the state: {}", failed.next);

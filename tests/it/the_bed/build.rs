@@ -107,6 +107,7 @@ fn the_versions_that_the_script_names_are_the_pinned_ones() {
         ("k8s", "k8s.io/kubernetes", "kubectl/go.mod"),
         ("helm", "helm.sh/helm/v4", "helm/go.mod"),
         ("time", "github.com/hashicorp/terraform-provider-time", "helm/go.mod"),
+        ("act", "github.com/nektos/act", "act/go.mod"),
     ] {
         let pin = format!("{module} v{}", named(name));
         assert!(read(pins).lines().any(|line| line.contains(&pin)), "{pins} does not pin {pin}");

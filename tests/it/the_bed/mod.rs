@@ -5,6 +5,7 @@ mod cluster;
 mod dcctl;
 mod demo;
 mod end;
+mod fetch;
 mod provider;
 mod pretend;
 mod proxy;

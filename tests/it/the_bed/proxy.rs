@@ -131,3 +131,16 @@ fn a_lock_under_another_name_is_another_lock_and_nobody_who_asks_can_tell() {
     proxy.vanish();
     assert!(api.get(LEASE).is_err(), "nobody listens");
 }
+
+#[test]
+fn a_kind_whose_storage_is_not_ready_yet_is_asked_for_again() {
+    let bed = Bed::take();
+    let proxy = Proxy::start(&bed);
+    let unready = r#"{"message":"storage is (re)initializing"}"#.to_owned();
+    proxy.add(Rule::on("GET", "/leases").nth(1).request(Fault::Answer(429, unready)));
+    proxy.add(Rule::on("GET", "/leases").nth(1).request(Fault::Answer(429, r#"{"message":"slower"}"#.to_owned())));
+    let api = through(&bed, &proxy);
+    let said = api.get(LEASE).expect_err("any other 429 is an answer").to_string();
+    assert!(said.ends_with("429 slower"), "{said}");
+    assert_eq!(proxy.seen().len(), 2);
+}

@@ -28,9 +28,10 @@ fn instances_are_built_beside_each_other_and_a_second_run_of_one_is_refused_beca
         (Some("Ready"), before)
     );
 
-    // One that is not live any more converges: nothing is made twice.
+    // One that was never complete converges: nothing is made twice.
     let path = "/apis/core.devicechain.io/v1beta1/instances/one";
-    let failed = json!({ "metadata": { "annotations": { "core.devicechain.io/phase": "Failed" } } });
+    let failed = json!({ "core.devicechain.io/phase": "Failed", "dcctl.devicechain.io/release": null });
+    let failed = json!({ "metadata": { "annotations": failed } });
     demo.bed.api().merge(path, &failed).expect("the bed may do everything");
     let again = demo.bootstrap("one", 1883).run().expect_code(0);
     let begun = again.events().iter().filter(|event| event["type"] == "resource.started").count();
@@ -96,7 +97,7 @@ fn an_instance_is_never_applied_again_from_another_state_than_the_one_it_was_bui
     refused(&[], "is not here: there is no `");
     refused(&["--dry-run"], "is not here: there is no `");
     std::fs::write(&state, "").expect("it can be written");
-    refused(&[], "was lost: `");
+    refused(&[], "is not here: `");
     std::fs::write(&state, r#"{"version":4,"serial":1,"lineage":"another","resources":[]}"#).expect("written");
     refused(&[], "is not the OpenTofu state that \"one\" was built with");
     std::fs::write(&state, built).expect("it can be written");

@@ -59,6 +59,80 @@ fn a_bundle_may_be_an_archive() {
     let done = rig.bed.dcctl(["bootstrap", "one", "--output", "jsonl", "--bundle"]).arg(&archive).run().expect_code(0);
     assert_eq!(done.events()[0]["data"]["bundle"]["path"].as_str(), archive.to_str());
     assert!(done.stdout.contains("found it"), "the bundle's commands run in it:\n{}", done.stdout);
+
+    let digest = digest_of(&archive);
+    let again = rig.bed.dcctl(["bootstrap", "two", "--output", "jsonl", "--bundle"]).arg(&archive);
+    let again = again.arg("--bundle-digest").arg(&digest).run().expect_code(0);
+    let started = &again.events()[0]["data"];
+    assert_eq!(started["bundle"]["digest"].as_str(), Some(digest.as_str()));
+    let run_dir = Path::new(started["run_dir"].as_str().expect("it is said"));
+    assert!(run_dir.exists() && !run_dir.join("private").exists(), "what was unpacked is removed");
+}
+
+#[test]
+fn another_archive_than_the_expected_one_is_refused_before_anything_of_it_is_unpacked() {
+    let rig = Rig::new();
+    let archive = rig.bed.file("release.tar.gz");
+    pack(&rig.bed.file("bundle"), &archive);
+    let right = digest_of(&archive);
+    let wrong = format!("sha256:{}", "0".repeat(64));
+    let folder = rig.bed.file("bundle");
+    let rows = [
+        (&archive, wrong.as_str(), "config.bundle", "and --bundle-digest says sha256:0000"),
+        (&archive, &right[7..], "config.option", "--bundle-digest is `sha256:` and 64 hexadecimal digits"),
+        (&archive, "sha256:abc", "config.option", "--bundle-digest is `sha256:` and 64 hexadecimal digits"),
+        (&folder, &right, "config.option", "is a folder"),
+    ];
+    for (bundle, digest, code, says) in rows {
+        let run_dir = rig.bed.file("run");
+        fs::create_dir_all(&run_dir).expect("the test's folder can be written");
+        let run = rig.bed.dcctl(["bootstrap", "one", "--output", "jsonl", "--bundle"]).arg(bundle);
+        let run = run.env("DCCTL_BUNDLE_DIGEST", digest).arg("--run-dir").arg(&run_dir);
+        let failure = run.run().expect_code(3).verdict()["data"]["failure"].clone();
+        assert_eq!(failure["code"], code, "{failure}");
+        assert!(failure["message"].as_str().is_some_and(|said| said.contains(says)), "{failure}");
+        assert!(!run_dir.join("private/bundle").exists(), "it was unpacked");
+        fs::remove_dir_all(&run_dir).expect("it is ours");
+    }
+    assert_eq!(rig.lock_requests("admin"), Vec::<String>::new());
+}
+
+#[test]
+fn an_archive_that_reaches_out_or_is_cut_off_is_refused_and_leaves_nothing() {
+    let rig = Rig::new();
+    let archive = rig.bed.file("release.tar.gz");
+    pack(&rig.bed.file("bundle"), &archive);
+    let good = fs::read(&archive).expect("it is there");
+    let mut climbing = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let mut header = tar::Header::new_gnu();
+    let name = b"../climbed";
+    header.as_mut_bytes()[..name.len()].copy_from_slice(name);
+    header.set_size(0);
+    header.set_cksum();
+    climbing.append(&header, &b""[..]).expect("in memory");
+    let climbing = climbing.into_inner().and_then(GzEncoder::finish).expect("in memory");
+    let rows = [
+        (climbing, "leads upwards"),
+        (good[..good.len() - 5].to_vec(), "cannot be read as a .tar.gz"),
+        ([&good[..], b"more"].concat(), "cannot be read as a .tar.gz"),
+        ([&good[..], &good].concat(), "something follows the end of its tar"),
+    ];
+    for (bytes, says) in rows {
+        fs::write(&archive, bytes).expect("it can be written");
+        let run_dir = rig.bed.file("run");
+        let run = rig.bed.dcctl(["bootstrap", "one", "--output", "jsonl", "--bundle"]).arg(&archive);
+        let failure = run.arg("--run-dir").arg(&run_dir).run().expect_code(3).verdict()["data"]["failure"].clone();
+        assert_eq!(failure["code"], "config.bundle", "{failure}");
+        assert!(failure["message"].as_str().is_some_and(|said| said.contains(says)), "{failure}");
+        assert!(!run_dir.exists() && !rig.bed.file("climbed").exists(), "something was left");
+    }
+}
+
+/// The digest of a file, as people name it.
+fn digest_of(file: &Path) -> String {
+    let bytes = fs::read(file).expect("it is there");
+    let digest = ring::digest::digest(&ring::digest::SHA256, &bytes);
+    digest.as_ref().iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
 use crate::bed::dcctl::Finished;
@@ -121,7 +121,7 @@ fn a_lost_state_is_refused_before_the_lock_and_abandoned_only_by_name() {
     fs::remove_file(&state).expect("it is there");
     refused("is not here: there is no `");
     fs::write(&state, "").expect("it can be written");
-    refused("was lost: `");
+    refused("is not here: `");
     fs::write(&state, r#"{"version":4,"serial":1,"lineage":"another","resources":[]}"#).expect("written");
     refused("is not the OpenTofu state that \"one\" was built with");
     assert_eq!(quiet(&demo.bed.api()), before);
@@ -133,7 +133,7 @@ fn a_lost_state_is_refused_before_the_lock_and_abandoned_only_by_name() {
     assert!(dry.stdout.contains("would be abandoned: 4 of its state: module.broker."), "{}", dry.stdout);
     fs::remove_file(&state).expect("it is there");
     let done = abandon().run().expect_code(0);
-    assert!(done.stdout.contains("abandoned: what nobody can name"), "{}", done.stdout);
+    assert!(done.stdout.contains("abandoned: what is not known here"), "{}", done.stdout);
     assert_eq!((demo.get(DECLARED), demo.get(NAMESPACE)), (None, None));
 }
 
@@ -313,4 +313,27 @@ fn a_stop_lets_the_destruction_in_flight_end_and_the_next_run_goes_on() {
 
     rig.destroy("one").run().expect_code(0);
     assert_eq!((rig.ledger.living("first").len(), rig.phase("one")), (0, None));
+}
+
+/// What it had made is in no state, and may be there.
+#[test]
+fn a_state_into_which_a_killed_apply_wrote_nothing_is_not_taken_for_one_with_nothing_to_destroy() {
+    let rig = Rig::new().declared().slow_thing(600.0);
+    let run = rig.bootstrap("one").start();
+    rig.wait_until_in_flight(&run);
+    let tofu = run.wait_for("process.started", |event| event["data"]["program"] == "tofu apply")["data"]["pid"].clone();
+    let tofu = tofu.as_i64().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).expect("a process id");
+    rustix::process::kill_process(tofu, Signal::KILL).expect("it is the test's own");
+    run.finish().expect_code(1);
+    for more in [&[][..], &["--dry-run"]] {
+        let refused = rig.destroy("one").args(more).run().expect_code(6);
+        let failure = refused.verdict()["data"]["failure"].clone();
+        assert_eq!(failure["code"], "guard.state_missing", "{failure}");
+        assert!(failure["message"].to_string().contains("infrastructure.tfstate` is as dcctl began it"), "{failure}");
+        assert!(failure["hints"].to_string().contains("--abandon-infrastructure"), "{failure}");
+    }
+    assert!(rig.phase("one").is_some(), "the declaration is gone");
+    let abandoned = rig.destroy("one").arg("--abandon-infrastructure").run().expect_code(0);
+    assert!(abandoned.stdout.contains("abandoned: what is not known here"), "{}", abandoned.stdout);
+    assert_eq!((rig.phase("one"), rig.ledger.living("slow").len()), (None, 1));
 }

@@ -152,6 +152,26 @@ fn an_install_moves_the_operator_forward_and_back_only_when_that_is_allowed() {
 }
 
 #[test]
+fn an_older_release_is_not_installed_over_a_newer_one_that_was_half_applied_unless_that_is_allowed() {
+    let demo = Demo::copied(Bed::take());
+    demo.install().run().expect_code(0);
+    demo.edit("bundle.yaml", "version: 0.9.2", "version: 0.10.0");
+    let (whole, broken) = ("\"time_static\" \"installed\" {}", "\"time_static\" \"installed\" { rfc3339 = \"never\" }");
+    demo.edit("infra/cluster/main.tf", whole, broken);
+    demo.install().run().expect_code(1);
+    let half = demo.record().expect("it was begun");
+    assert_eq!((&half["phase"], &half["settings"]["version"]), (&json!("applying"), &json!("0.10.0")));
+    demo.edit("bundle.yaml", "version: 0.10.0", "version: 0.9.2");
+    demo.edit("infra/cluster/main.tf", broken, whole);
+    let verdict = demo.install().run().expect_code(6).verdict();
+    assert_eq!(verdict["data"]["failure"]["code"], "guard.downgrade", "{verdict}");
+    assert_eq!((demo.record(), &verdict["data"]["lock"]), (Some(half), &json!("never_taken")));
+    demo.install().arg("--allow-downgrade").run().expect_code(0);
+    let done = demo.record().expect("it is there");
+    assert_eq!((&done["phase"], &done["settings"]["version"]), (&json!("installed"), &json!("0.9.2")));
+}
+
+#[test]
 fn an_install_that_is_refused_touches_neither_operator_nor_prerequisites() {
     let demo = Demo::on(Bed::take());
     let now = dcctl::clock::rfc3339(dcctl::clock::Clock::wall(&dcctl::clock::System));

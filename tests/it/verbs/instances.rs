@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::bed::dcctl::Finished;
 use crate::bed::terminal::Seat;
-use crate::bed::{Bed, LEASES};
+use crate::bed::{Bed, LEASES, wait};
+use crate::lock::rig::Rig;
 use crate::verbs::rig::{Demo, quiet};
 
 const ALICE: &str = "alice@build-01/48213/9f3c1a20b7e4d5c6";
@@ -69,7 +70,9 @@ fn release(demo: &Demo, more: &[&str]) -> Finished {
 
 #[test]
 fn a_release_takes_the_declaration_away_and_destroys_nothing() {
-    let demo = Demo::on(Bed::take());
+    let demo = Demo::copied(Bed::take());
+    // Its namespace is found by its label, whatever the bundle calls it.
+    demo.edit("bundle.yaml", "namespace: \"dci-${instance}\"", "namespace: \"place-of-${instance}\"");
     demo.install().run().expect_code(0);
     demo.bootstrap("one", 1883).run().expect_code(0);
     let mut before = quiet(&demo.bed.api());
@@ -82,9 +85,14 @@ fn a_release_takes_the_declaration_away_and_destroys_nothing() {
     assert_eq!(quiet(&demo.bed.api()), before, "nothing was changed");
 
     let done = release(&demo, &["--yes"]).expect_code(0);
-    for part in
-        ["destroys nothing", "namespace dci-one: with everything in it", "OpenTofu state ", "\"one\" is released"]
-    {
+    for part in [
+        "destroys nothing",
+        "  namespace place-of-one: with everything in it\n",
+        "  Helm release dc-one in place-of-one\n",
+        "OpenTofu state ",
+        "  dcctl destroy one --kube-context bed --bundle BUNDLE\n",
+        "\"one\" is released",
+    ] {
         assert!(done.stdout.contains(part), "{part} is not in\n{}", done.stdout);
     }
     assert_eq!(demo.get(DECLARED), None);
@@ -92,6 +100,72 @@ fn a_release_takes_the_declaration_away_and_destroys_nothing() {
     assert_eq!(quiet(&demo.bed.api()), before);
     let again = release(&demo, &["--yes"]).expect_code(0);
     assert!(again.stdout.contains("there is nothing to release"), "{}", again.stdout);
+}
+
+#[test]
+fn a_release_says_what_this_account_may_not_look_for_and_never_that_nothing_is_there() {
+    let demo = Demo::on(Bed::take());
+    demo.install().run().expect_code(0);
+    demo.bootstrap("one", 1883).run().expect_code(0);
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: { name: releases }\nrules:\n\
+                - { apiGroups: [core.devicechain.io], resources: [instances], verbs: [get, update, delete] }\n\
+                - { apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get] }\n---\n\
+                apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: { name: releases }\n\
+                roleRef: { apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: releases }\n\
+                subjects: [{ apiGroup: rbac.authorization.k8s.io, kind: User, name: nobody }]\n";
+    demo.bed.api().apply(role).expect("the bed may do everything");
+    let released = || {
+        let release = demo.bed.dcctl(["instances", "release", "one", "--kube-context", "bed", "--yes"]);
+        let run = release.with_kubeconfig(demo.bed.kubeconfig("nobody")).run();
+        (run.code() == Some(0)).then_some(run.stdout)
+    };
+    let said = wait::fact("the rights to be known", released);
+    for part in [
+        "namespaces: this account may not list them; whoever may: kubectl get namespaces -l core.devicechain.io/instance=one",
+        "Helm releases: this account may not list the secrets of all namespaces",
+    ] {
+        assert!(said.contains(part), "{part} is not in\n{said}");
+    }
+}
+
+#[test]
+fn a_run_that_is_at_work_is_listed_with_its_holder_and_its_step() {
+    let rig = Rig::new().declared().gated();
+    let gate = rig.gate("one");
+    let run = rig.bootstrap("one").start();
+    run.wait_for("process.started", |event| event["data"]["program"] == "verify: It works");
+    let holder = rig.holder().expect("it holds the lock");
+    let said = rig.bed.dcctl(["instances", "list", "--output", "json"]).run().expect_code(0).stdout;
+    let listed: Value = serde_json::from_str(&said).expect("it is JSON");
+    let one = &listed["instances"][0];
+    let at_work = json!({ "holder": holder, "verb": "bootstrap", "step": "Verify", "looks_stale": false });
+    assert_eq!((&one["name"], &one["phase"], &one["run"]), (&json!("one"), &json!("Bootstrapping"), &at_work));
+    assert_eq!(one["applied_as"], holder.as_str(), "the declaration says whose run wrote it");
+    let table = rig.bed.dcctl(["instances", "list"]).run().expect_code(0).stdout;
+    let who = holder.split('/').next().unwrap_or_default();
+    assert!(table.contains(&format!("ago by {who}, dcctl ")), "{table}");
+    assert!(table.contains(&format!("bootstrap by {holder}")) && !table.contains("looks stale"), "{table}");
+    gate.open(0);
+    run.finish().expect_code(0);
+    let said = rig.bed.dcctl(["instances", "list", "--output", "json"]).run().expect_code(0).stdout;
+    let listed: Value = serde_json::from_str(&said).expect("it is JSON");
+    assert_eq!((&listed["instances"][0]["run"], &listed["instances"][0]["release"]), (&Value::Null, &json!("1.0.0")));
+}
+
+/// It is part of the address that is asked: `one/` would be `one`, and `one/status` a part of it.
+#[test]
+fn what_no_instance_can_be_called_is_not_released() {
+    let demo = Demo::on(Bed::take());
+    demo.install().run().expect_code(0);
+    demo.bootstrap("one", 1883).run().expect_code(0);
+    let declared = demo.get(DECLARED);
+    for name in ["one/", "one/status", "..", "", "One", "one?x"] {
+        let released = demo.bed.dcctl(["instances", "release", "--kube-context", "bed", "--yes", "--", name]);
+        let said = released.run().expect_code(2);
+        assert!(said.stderr.contains("the instance name"), "{name}: {}", said.stderr);
+    }
+    assert_eq!(demo.get(DECLARED), declared);
+    assert!(declared.is_some(), "it was declared");
 }
 
 #[test]

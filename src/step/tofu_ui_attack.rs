@@ -1,8 +1,13 @@
 //! An attack on the reader of OpenTofu's lines: whatever comes, the account of it holds together, and neither a state nor
 //! the command of a `local-exec` is handed on from a line that is whole.
 
-use super::*;
+use serde_json::Value;
 
+use crate::process::{self, Sign, Stream};
+use crate::step::Update;
+use crate::step::tofu_ui::{Heard, LOCAL_EXEC, Ui, may_be_secret, signs};
+
+#[cfg(test)]
 #[allow(clippy::duplicate_mod, reason = "each target has it for itself, so that no module of the crate is for tests")]
 #[path = "../../tests/fuzz/mutate.rs"]
 mod mutate;
@@ -43,31 +48,38 @@ fn keeps_its_secret(line: &[u8]) -> bool {
     line.starts_with("{\"@") && is_secret && !said.to_string().contains(SECRET)
 }
 
-#[test]
-fn whatever_opentofu_prints_the_account_of_it_holds_together_and_secrets_stay_in_it() {
-    mutate::attack("ui", |input, _| {
-        let mut ui = Ui::default();
-        let (mut handed_on, mut begun) = (String::new(), 0);
-        for update in printed(input) {
-            if let process::Update::Line { text, .. } = &update {
-                begun += u64::from(signs(text) == Some(Sign::Opened));
-            }
-            match ui.take(update) {
-                Heard::Text(update) => handed_on.push_str(&format!("{update:?}")),
-                Heard::Said(said) => {
-                    for update in &said {
-                        let Update::Resource { elapsed, .. } = update else { continue };
-                        assert!(elapsed.is_none_or(|elapsed| elapsed.as_secs() < u64::MAX), "{update:?}");
-                    }
-                    handed_on.push_str(&format!("{said:?}"));
+/// Reads this as what OpenTofu printed.
+///
+/// # Panics
+/// When the account of it does not hold together, or a secret is handed on.
+#[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "only the fuzzers are outside"))]
+pub fn check(input: &[u8]) {
+    let mut ui = Ui::default();
+    let (mut handed_on, mut begun) = (String::new(), 0);
+    for update in printed(input) {
+        if let process::Update::Line { text, .. } = &update {
+            begun += u64::from(signs(text) == Some(Sign::Opened));
+        }
+        match ui.take(update) {
+            Heard::Text(update) => handed_on.push_str(&format!("{update:?}")),
+            Heard::Said(said) => {
+                for update in &said {
+                    let Update::Resource { elapsed, .. } = update else { continue };
+                    assert!(elapsed.is_none_or(|elapsed| elapsed.as_secs() < u64::MAX), "{update:?}");
                 }
+                handed_on.push_str(&format!("{said:?}"));
             }
         }
-        // Of two keys of the same name the one reader refuses the line and the other may not.
-        assert!(ui.started() <= begun + 64, "{} begun, and {begun} signs of it", ui.started());
-        assert!(ui.started() >= ui.making().len() as u64);
-        assert!(ui.unfinished().len() as u64 <= ui.started() + ui.heard, "more is unfinished than was ever spoken of");
-        let only_where_secret = input.split(|byte| *byte == b'\n').all(keeps_its_secret);
-        assert!(!only_where_secret || !handed_on.contains(SECRET), "a secret was handed on");
-    });
+    }
+    // Of two keys of the same name the one reader refuses the line and the other may not.
+    assert!(ui.started() <= begun + 64, "{} begun, and {begun} signs of it", ui.started());
+    assert!(ui.started() >= ui.making().len() as u64);
+    assert!(ui.unfinished().len() as u64 <= ui.started() + ui.heard, "more is unfinished than was ever spoken of");
+    let only_where_secret = input.split(|byte| *byte == b'\n').all(keeps_its_secret);
+    assert!(!only_where_secret || !handed_on.contains(SECRET), "a secret was handed on");
+}
+
+#[test]
+fn whatever_opentofu_prints_the_account_of_it_holds_together_and_secrets_stay_in_it() {
+    mutate::attack("ui", |input, _| check(input));
 }
