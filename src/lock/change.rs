@@ -33,6 +33,8 @@ pub enum Change {
         age: Duration,
         /// How many tries have failed since then, this one included.
         tries: u32,
+        /// When the latest write was sent that got no answer, and may have renewed for all that.
+        in_doubt: Option<Instant>,
     },
     /// The lock is lost: stop at once, gracefully, and write nothing more.
     Lost(Lost),

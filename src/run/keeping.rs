@@ -44,7 +44,8 @@ pub(crate) struct End {
     pub(crate) why: Option<Failure>,
     /// The step that the next fence is for.
     pub(crate) next_step: Option<String>,
-    /// When the last claim or renewal was sent that is known to have come through.
+    /// When the last claim or renewal was sent that came through, or may have: to others the Lease may look live for a
+    /// validity after it.
     renewed_at: Option<Instant>,
 }
 
@@ -109,13 +110,13 @@ impl End {
 
     /// Takes a change that is not the loss, and tells it.
     pub(crate) fn take_change(&mut self, change: &Change, told: &mut Chronicle) {
-        if let Change::Renewed { sent_at, .. } = change {
-            self.renewed_at = Some(*sent_at);
+        if let Change::Renewed { sent_at, .. } | Change::RenewalFailed { in_doubt: Some(sent_at), .. } = change {
+            self.renewed_at = self.renewed_at.max(Some(*sent_at));
         }
         tell_change(change, told);
     }
 
-    /// From when on a Lease that still bears this run's name looks stale to others, if that is known.
+    /// From when on a Lease that still bears this run's name surely looks stale to others, if that is known.
     pub(crate) fn looks_stale_from(&self, told: &Chronicle) -> Option<Timestamp> {
         let age = told.now().since(self.renewed_at?);
         Some(told.wall() - age + Timing::STANDARD.validity())
@@ -498,7 +499,7 @@ fn tell_change(change: &Change, told: &mut Chronicle) {
             let took_ms = millis(told.now().since(*sent_at));
             Event::LockRenewed(event::LockRenewed { took_ms, gap_ms: gap.map(millis) })
         }
-        Change::RenewalFailed { failure, age, tries } => Event::LockRenewalFailed(event::LockRenewalFailed {
+        Change::RenewalFailed { failure, age, tries, .. } => Event::LockRenewalFailed(event::LockRenewalFailed {
             why: failure.message.clone(),
             valid_for_ms: millis(Timing::STANDARD.lost_after().saturating_sub(*age)),
             tries: u64::from(*tries),

@@ -214,7 +214,8 @@ impl Holding {
             self.due = next_period.min(now.boot + self.failures.failed(timing));
         }
         self.tries = self.tries.saturating_add(1);
-        tell(Change::RenewalFailed { failure, age: self.fence.age(now.boot), tries: self.tries });
+        let in_doubt = self.in_doubt.map(|write| write.at);
+        tell(Change::RenewalFailed { failure, age: self.fence.age(now.boot), tries: self.tries, in_doubt });
     }
 
     /// Whether a new step may begin, by what is known.

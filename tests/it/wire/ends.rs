@@ -13,9 +13,14 @@ enum Away {
     Vanished,
     /// Whatever is asked about the lock is swallowed.
     Swallows,
-    /// The same, until the run has said that it waits.
+    /// The same from the moment on at which it has renewed the lock once more, of which the run does not hear.
+    KeepsQuiet,
+    /// Whatever is asked about the lock is swallowed, until the run has said that it waits.
     ComesBack,
 }
+
+/// How the path of the lock ends.
+const LOCK: &str = "/leases/dcctl";
 
 #[test]
 fn a_release_is_tried_for_half_a_minute_and_then_it_is_said_where_the_lock_is() {
@@ -25,6 +30,7 @@ fn a_release_is_tried_for_half_a_minute_and_then_it_is_said_where_the_lock_is() 
         (Away::Vanished, 3, 1, "left"),
         (Away::Swallows, 0, 12, "unknown"),
         (Away::Swallows, 3, 1, "unknown"),
+        (Away::KeepsQuiet, 0, 12, "left"),
         (Away::ComesBack, 0, 0, "released"),
         (Away::ComesBack, 3, 1, "released"),
     ];
@@ -39,7 +45,14 @@ fn ends(bed: &Bed, (away, status, exit, lock): (Away, u8, i32, &str)) {
     lane.renewed();
     match away {
         Away::Vanished => lane.proxy.vanish(),
-        Away::Swallows | Away::ComesBack => lane.proxy.add(Rule::on("*", "/leases/dcctl").request(Fault::Drop)),
+        Away::Swallows | Away::ComesBack => lane.proxy.add(Rule::on("*", LOCK).request(Fault::Drop)),
+        Away::KeepsQuiet => {
+            for method in ["GET", "DELETE"] {
+                lane.proxy.add(Rule::on(method, LOCK).after("PUT", LOCK).request(Fault::Drop));
+            }
+            lane.proxy.add(Rule::on("PUT", LOCK).nth(1).reply(Fault::Drop));
+            journal.wait_for("lock.renewal_failed", |_| true);
+        }
     }
     lane.let_end(status);
     journal.wait_for("lock.waiting", |event| event["data"]["act"] == "release");
@@ -54,7 +67,7 @@ fn ends(bed: &Bed, (away, status, exit, lock): (Away, u8, i32, &str)) {
         assert_eq!(lane.lease(), None);
         return;
     }
-    // The Lease looks stale a validity after the renewal that it shows.
+    // The Lease looks stale a validity after the renewal that it shows, also when the run has not heard of that one.
     let lease = lane.lease().expect("nobody gave it back");
     let renewed: jiff::Timestamp = text(&lease["spec"]["renewTime"]).parse().expect("a time");
     let next = verdict["next"].to_string();
