@@ -57,8 +57,9 @@ const CONTRACT: &str = "
 - Every `step.started` has its `step.finished`, every `process.started` its `process.finished`; a stop does not change
   this. Only a run whose supervisor was killed or broke (`supervisor.killed`, `internal`) may lack them: nobody saw the end.
   A resource that started and was not seen to complete is named in `unfinished` of `step.finished` and `run.finished`.
-- Facts are never dropped. What tools printed (`process.output`) may be when it comes too fast, and then
-  `output.dropped` says how many lines are missing at that place.
+- Facts are never dropped. What tools printed (`process.output`) may be when the disk of the run directory has
+  no room, and then `output.dropped` says how many lines are missing at that place. Where it is only slow, what tools print
+  waits in their files.
 - `elapsed_ms` counts on a clock that also counts suspended time, and is the only time to reckon with. `time` is for
   people.
 - Correlate by `run`, by `step` and by the ids in `data`, never by titles or sentences. `msg` may be worded anew at any

@@ -11,6 +11,7 @@ use crate::event::{Counts, Event, NoteMade, ProcessSurvived};
 use crate::run::journal::{Journal, Last, Settled};
 use crate::run::reports::Unwritten;
 use crate::run::tally::Tally;
+use crate::step::Backlog;
 
 /// The journal and what follows from it.
 #[derive(Debug)]
@@ -71,6 +72,11 @@ impl Chronicle {
     /// Now, for people.
     pub fn wall(&self) -> Timestamp {
         self.clock.wall()
+    }
+
+    /// How much of what tools printed waits to be written.
+    pub fn backlog(&self) -> Arc<Backlog> {
+        self.journal.backlog()
     }
 
     /// Since when the run is at work.

@@ -1,8 +1,9 @@
 //! The only maker of envelopes: numbers the events, stamps them, hides what is secret, and hands them on.
 //!
 //! Rendering and writing happen on a thread of their own, so a blocked disk delays neither a signal nor a renewal.
-//! Facts are never dropped. What tools print is, when the disk cannot keep up or is full: it is counted, and the count
-//! is an event. So what waits for the disk stays within a bound.
+//! Facts are never dropped. What tools print is, when the disk takes no more of it: it is counted, and the count is an
+//! event. So what waits for the disk stays within a bound. Who reads the tools' files sees how much waits
+//! ([`Journal::backlog`]) and leaves the rest in them.
 //!
 //! The directory holds some ballast; at the first "disk full" it is deleted, so that the verdict still finds room.
 
@@ -26,17 +27,21 @@ use crate::process;
 use crate::redact::{Redactor, is_secret_key};
 use crate::run::drill::Halt;
 use crate::run::reports::{Answers, Kind, Matter, Reports, Roll, Unwritten};
+use crate::step::Backlog;
 
 /// The ballast's name in the run directory.
 pub const BALLAST: &str = "ballast";
 /// Its size in bytes: enough for the last events of any run.
 const BALLAST_SIZE: usize = 256 * 1024;
-/// How many bytes of output may wait to be made into lines before more of it is dropped.
-const BACKLOG: usize = 4 << 20;
-/// What a piece of output takes beside its text.
-const PIECE: usize = 256;
+/// How many bytes of output may wait to be made into lines before more of it is dropped. Who reads the tools' files stops far
+/// below it.
+const BACKLOG: usize = 16 << 20;
 /// How many bytes of lines may wait for a disk that takes none before output is dropped.
 const UNWRITTEN: usize = 1 << 20;
+/// How many bytes of output are written at once, when there are so many.
+const BATCH: usize = 64 * 1024;
+/// What events of output are called.
+const OUTPUT: &str = "process.output";
 /// The most of what the disk did not take that is handed on at the end, in bytes: output that waits, and facts.
 const LONGEST_REST: usize = 2 * UNWRITTEN;
 
@@ -93,8 +98,8 @@ pub struct Journal {
 /// What waits for the disk.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Bytes of output of which no line was made yet.
-    output: AtomicUsize,
+    /// Output of which no line was made yet.
+    output: Arc<Backlog>,
     /// Bytes of lines that the disk did not take.
     bytes: AtomicUsize,
     /// Whether it had no room at some time.
@@ -104,7 +109,7 @@ struct Waiting {
 impl Waiting {
     /// Whether more output of tools would be too much.
     fn is_full(&self) -> bool {
-        self.output.load(Ordering::Relaxed) > BACKLOG || self.bytes.load(Ordering::Relaxed) > UNWRITTEN
+        self.output.bytes() > BACKLOG || self.bytes.load(Ordering::Relaxed) > UNWRITTEN
     }
 }
 
@@ -165,20 +170,21 @@ impl Journal {
         let Voice { run, began, clock, redactor, seq, halt } = voice;
         let roll = reports.roll();
         let (unwritten, counter) = (Vec::new(), waiting.clone());
-        let writer = Desk { run, redactor, paper, ballast, unwritten, written: 0, waiting: counter, reports, halt };
+        let (written, batch) = (0, String::new());
+        let writer = Desk { run, redactor, paper, ballast, unwritten, written, batch, waiting: counter, reports, halt };
         thread::Builder::new().name("journal".to_owned()).spawn(move || writer.work(&orders))?;
         Ok(Journal { began, clock, seq, dropped: 0, dropped_in_all: 0, waiting, desk, roll })
     }
 
     /// Tells one fact. Never blocks and never fails.
     pub fn tell(&mut self, step: Option<&str>, event: Event) {
-        if matter(&event) == Matter::Output {
+        if let Some(bytes) = output_length(&event) {
             if self.waiting.is_full() {
                 self.dropped += 1;
                 self.dropped_in_all += 1;
                 return;
             }
-            self.waiting.output.fetch_add(weight(&event), Ordering::Relaxed);
+            self.waiting.output.add(bytes);
         }
         if self.dropped > 0 {
             let lines = std::mem::take(&mut self.dropped);
@@ -223,6 +229,11 @@ impl Journal {
     fn told(&self, step: Option<&str>, event: Event) -> Told {
         let elapsed = self.clock.now().since(self.began);
         Told { seq: self.seq, time: self.clock.wall(), elapsed, step: step.map(str::to_owned), event }
+    }
+
+    /// How much output waits here.
+    pub fn backlog(&self) -> Arc<Backlog> {
+        self.waiting.output.clone()
     }
 
     /// What a disk without room has cost, in words; none when it had room all the time. Only what was read of a tool can be
@@ -282,14 +293,9 @@ impl Journal {
     }
 }
 
-/// What an event is to who has to keep up.
-fn matter(event: &Event) -> Matter {
-    if matches!(event, Event::ProcessOutput(_)) { Matter::Output } else { Matter::Fact }
-}
-
-/// What a piece of output takes in memory, nearly; nothing for a fact.
-fn weight(event: &Event) -> usize {
-    if let Event::ProcessOutput(output) = event { PIECE + output.text.len() } else { 0 }
+/// The bytes of what a tool printed; none of a fact.
+fn output_length(event: &Event) -> Option<usize> {
+    if let Event::ProcessOutput(output) = event { Some(output.text.len()) } else { None }
 }
 
 /// The disk, the user's quota or the size of a file is at its end.
@@ -320,6 +326,9 @@ struct Desk<P> {
     unwritten: Vec<u8>,
     /// How much of it is.
     written: usize,
+    /// Lines of output that neither the file nor the reports have. A report gets nothing before the file: who takes over
+    /// goes by the file's numbers.
+    batch: String,
     waiting: Arc<Waiting>,
     reports: Reports,
     halt: Halt,
@@ -328,17 +337,11 @@ struct Desk<P> {
 impl<P: Paper> Desk<P> {
     fn work(mut self, orders: &mpsc::Receiver<Order>) {
         let mut line = String::new();
-        while let Ok(order) = orders.recv() {
+        while let Some(order) = self.next(orders) {
             match order {
                 Order::Tell(told) => {
                     self.render(&told, &mut line);
-                    self.keep(&line);
-                    let matter = matter(&told.event);
-                    self.reports.heed(&line, matter);
-                    self.halt.after(told.event.type_name());
-                    if matter == Matter::Output {
-                        self.waiting.output.fetch_sub(weight(&told.event), Ordering::Relaxed);
-                    }
+                    self.take(&told.event, &line);
                 }
                 Order::Offer(told, kind, answers) => {
                     self.render(&told, &mut line);
@@ -368,13 +371,48 @@ impl<P: Paper> Desk<P> {
         }
     }
 
+    /// The next order. Output is passed on before anything else is done, and before it is waited.
+    fn next(&mut self, orders: &mpsc::Receiver<Order>) -> Option<Order> {
+        let order = orders.try_recv().ok();
+        if !matches!(&order, Some(Order::Tell(told)) if output_length(&told.event).is_some()) {
+            self.pass_on();
+        }
+        order.or_else(|| orders.recv().ok())
+    }
+
+    /// Takes an event and its line.
+    fn take(&mut self, event: &Event, line: &str) {
+        let Some(bytes) = output_length(event) else {
+            self.keep(line);
+            self.reports.heed(line, Matter::Fact);
+            return self.halt.after(event.type_name());
+        };
+        self.batch.push_str(line);
+        self.waiting.output.take_off(bytes);
+        if self.batch.len() >= BATCH {
+            self.pass_on();
+        }
+    }
+
+    /// Writes the output that stands ready.
+    fn pass_on(&mut self) {
+        if !self.batch.is_empty() {
+            let lines = std::mem::take(&mut self.batch);
+            self.keep(&lines);
+            self.reports.heed(&lines, Matter::Output);
+            self.halt.after(OUTPUT);
+            self.batch = lines;
+            self.batch.clear();
+        }
+    }
+
     fn render(&self, told: &Told, line: &mut String) {
         let Told { seq, time, elapsed, step, event } = told;
         Envelope::new(*seq, *time, *elapsed, &self.run, step.as_deref(), event).render_into(&self.redactor, line);
     }
 
-    fn keep(&mut self, line: &str) {
-        self.unwritten.extend_from_slice(line.as_bytes());
+    fn keep(&mut self, lines: &str) {
+        self.unwritten.extend_from_slice(lines.as_bytes());
         self.write();
         self.waiting.bytes.store(self.unwritten.len(), Ordering::Relaxed);
     }

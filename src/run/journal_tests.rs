@@ -17,6 +17,8 @@ struct Disk(Arc<Mutex<Platter>>);
 struct Platter {
     room: usize,
     bytes: Vec<u8>,
+    /// How many times something was written.
+    writes: u64,
 }
 
 impl Disk {
@@ -37,6 +39,7 @@ impl Write for Disk {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
         }
         platter.room -= length;
+        platter.writes += 1;
         platter.bytes.extend_from_slice(&bytes[..length]);
         Ok(length)
     }
@@ -117,6 +120,32 @@ async fn a_full_disk_costs_output_and_never_a_fact_nor_memory_without_end() {
     assert!(dropped > PIECES / 2, "only {dropped} were dropped");
     assert!(lost.contains(&format!(": {dropped} lines of output that were read were dropped")), "{lost}");
     assert_eq!(journal.waiting.bytes.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn much_output_is_written_together_and_keeps_its_place_among_the_facts() {
+    const LINES: u64 = 3_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let events = folder.path().join("events.jsonl");
+    let disk = Disk::default();
+    let mut journal = journal_on(&disk, Paths { events: Some(events.clone()), ..Paths::default() });
+    // The file takes nothing yet, so the thread stands behind and all of it waits.
+    for number in 0..LINES {
+        journal.tell(None, if number % 1_000 == 0 { note(&number.to_string()) } else { output(&number.to_string()) });
+        disk.grow(if number + 1 == LINES { usize::MAX } else { 0 });
+    }
+    assert_eq!(journal.settle_reports(LIMIT).await, []);
+    journal.flush(LIMIT).await;
+    let text = disk.text();
+    let told = seen(&text).into_iter().map(|seen| match seen.event {
+        Some(Event::NoteMade(note)) => note.text,
+        Some(Event::ProcessOutput(output)) => output.text,
+        other => panic!("nobody told {other:?}"),
+    });
+    assert!(told.eq((0..LINES).map(|number| number.to_string())), "something is not in its place");
+    assert_eq!(std::fs::read_to_string(&events).expect("it is there"), text);
+    let writes = disk.0.lock().expect("nobody panics with it").writes;
+    assert!(writes < LINES / 10, "{writes} writes");
 }
 
 #[tokio::test]

@@ -107,6 +107,7 @@ type Answer = (Report, Option<String>);
 pub(crate) type Answers = UnboundedSender<Answer>;
 
 enum Order {
+    /// New lines.
     Heed(Arc<str>),
     /// A line of an earlier writer, which may have been killed before its report had it.
     Recall(Arc<str>),
@@ -143,8 +144,8 @@ struct Pen {
 }
 
 impl Pen {
-    /// Hands on a line, if there is room for it.
-    fn heed(&mut self, line: &Arc<str>, matter: Matter) {
+    /// Hands on lines, if there is room for them.
+    fn heed(&mut self, lines: &Arc<str>, matter: Matter) {
         if self.given_up || self.behind.load(Ordering::Relaxed) > MOST_BEHIND {
             match (self.report.kind, matter) {
                 (Kind::Events, _) => return self.given_up = true,
@@ -152,8 +153,8 @@ impl Pen {
                 (Kind::Junit, Matter::Fact) => {}
             }
         }
-        self.behind.fetch_add(line.len(), Ordering::Relaxed);
-        let _ = self.orders.send(Order::Heed(line.clone()));
+        self.behind.fetch_add(lines.len(), Ordering::Relaxed);
+        let _ = self.orders.send(Order::Heed(lines.clone()));
     }
 
     /// Answers once everything heeded so far is written, or at once when that will not be.
@@ -188,14 +189,14 @@ impl Reports {
         Roll { awaited: self.pens.iter().map(|pen| pen.report.clone()).collect() }
     }
 
-    /// Takes one rendered line, with its line feed.
-    pub fn heed(&mut self, line: &str, matter: Matter) {
+    /// Takes rendered lines, each with its line feed.
+    pub fn heed(&mut self, lines: &str, matter: Matter) {
         if self.pens.is_empty() {
             return;
         }
-        let line: Arc<str> = line.into();
+        let lines: Arc<str> = lines.into();
         for pen in &mut self.pens {
-            pen.heed(&line, matter);
+            pen.heed(&lines, matter);
         }
     }
 
@@ -347,17 +348,17 @@ impl Desk {
         }
     }
 
-    fn heed(&mut self, line: &str) {
+    fn heed(&mut self, lines: &str) {
         match &mut self.sheet {
             Sheet::Events(file) => {
-                if let Err(error) = file.write_all(line.as_bytes()) {
+                if let Err(error) = file.write_all(lines.as_bytes()) {
                     // Half a line may be there: what comes after it would be read as its rest.
                     (self.sheet, self.why) = (Sheet::Torn, Some(error.to_string()));
                 }
             }
             // The file is replaced as a whole, so only the last time counts.
             Sheet::Junit(junit) => {
-                if let Ok(seen) = Seen::read(line) {
+                for seen in lines.lines().filter_map(|line| Seen::read(line).ok()) {
                     let why = |failure: Failure| failure.causes.into_iter().next().unwrap_or(failure.message);
                     self.why = junit.take(&seen).err().map(why);
                 }

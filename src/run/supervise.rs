@@ -139,7 +139,7 @@ impl Supervisor {
 
     async fn run(mut self, signals: signal::Signals, ear: Ear, mouth: Mouth) -> u8 {
         let (stopper, watch) = process::stop_channel();
-        let (send, receive) = updates();
+        let (send, receive) = updates(self.told.backlog());
         let mut work = Work::new(self.spec.clone(), self.pid, self.clock.clone(), self.redactor.clone(), watch, send);
         if let Some(pipe) = self.pipe.take() {
             work.give_pipe(pipe);

@@ -90,7 +90,7 @@ pub use tofu_state::{Lineage, Part, StateFile, kept, lineage, unsaved};
 pub use tofu_ui::attack::check as attack_ui;
 pub use tofu_upgrade::{apply_planned, plan as plan_root};
 pub use tools::{find_helm, find_tofu, needs_helm, needs_tofu};
-pub use updates::{Updates, UpdatesReceiver, updates};
+pub use updates::{Backlog, Updates, UpdatesReceiver, updates};
 pub use witness::{Root, Witness, guess, last_words, learn, rescue};
 
 /// Whether a step may write.

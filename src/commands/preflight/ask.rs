@@ -1,5 +1,6 @@
 //! Asks the tools and the cluster. Nothing is written, and no lock is taken: there is no permission to write at all.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::access::Identity;
@@ -57,7 +58,7 @@ pub(crate) async fn ask(looking: &mut Looking<'_>, gathered: Gathered) -> Option
 /// What tools are asked with.
 fn means(looking: &Looking<'_>, gathered: &Gathered) -> (Means, UpdatesReceiver) {
     let folder = gathered.work.as_ref().map(|work| work.path().to_owned()).unwrap_or_default();
-    let (updates, heard) = step::updates();
+    let (updates, heard) = step::updates(Arc::default());
     let means = Means {
         mode: step::Mode::DryRun,
         run: crate::commands::attempt::new_run_id(),

@@ -84,7 +84,7 @@ impl<'a> Owner<'a> {
 
     /// Sees everything of the run to its end, and gives its lock back.
     pub(super) async fn own(&mut self, mut requests: UnboundedReceiver<Request>) -> Ending {
-        let (send, mut receive) = updates();
+        let (send, mut receive) = updates(self.told.backlog());
         let orphans = self.find(&mut requests).await;
         if !orphans.is_empty() {
             self.ask_to_stop();

@@ -35,7 +35,7 @@ impl Bench<'_> {
     pub(crate) async fn new<'a>(bed: &'a Bed, user: &str) -> Bench<'a> {
         let cluster = connect(bed, user).await;
         let (stopper, stop) = stop_channel();
-        let (sender, receiver) = updates();
+        let (sender, receiver) = updates(Arc::default());
         let kit = kit(bed, cluster, stop, sender);
         Bench { bed, kit, stopper, receiver }
     }
