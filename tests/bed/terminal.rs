@@ -116,11 +116,14 @@ impl Seat {
         self
     }
 
+    /// The program's process id. It is its own until the end was waited for.
+    pub(crate) fn pid(&self) -> Pid {
+        i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a process id")
+    }
+
     /// Sends the program a signal.
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw).expect("a process id");
-        // Its number is its own until `finish` has waited for it.
-        rustix::process::kill_process(pid, signal).expect("a child that was not waited for can be signalled");
+        rustix::process::kill_process(self.pid(), signal).expect("a child that was not waited for can be signalled");
     }
 
     /// Waits for the program's end. Fails the test, with all that was to be seen, when its exit status is another.

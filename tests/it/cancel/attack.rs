@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 use crate::bed::junit::Report;
+use crate::bed::terminal::{CTRL_C, CTRL_Z};
 use crate::bed::{LEASE, wait};
 use crate::cancel::job::{Job, Shape, all_end_within, is_program, send, send_all};
 use crate::lock::rig::soak;
@@ -19,9 +20,12 @@ use crate::stopping::rig::Rig;
 fn seeds() -> Vec<u64> {
     match std::env::var("DCCTL_SEED") {
         Ok(seed) => vec![seed.parse().expect("DCCTL_SEED is a number")],
-        Err(_) => (0..if soak() { 500 } else { 10 }).collect(),
+        Err(_) => (0..if soak() { 500 } else { 12 }).collect(),
     }
 }
+
+/// What a GitHub runner's clean-up looks for in the environment of every process.
+const TRACKED: &str = "RUNNER_TRACKING_ID";
 
 /// One thing that is done to a run.
 #[derive(Debug, Clone, Copy)]
@@ -34,10 +38,20 @@ enum Blow {
     Tree(Signal),
     /// SIGTERM to every process, the youngest or the oldest first.
     Every { youngest_first: bool },
+    /// SIGKILL to every process whose environment has [`TRACKED`].
+    Tracked,
+    /// SIGKILL to the shell of a step.
+    Parent,
+    /// Ctrl+C.
+    Interrupt,
+    /// Ctrl+Z, and `fg` so much later.
+    Suspend(Duration),
     /// A signal to whoever has worked on the thing in flight.
     Plugin(Signal),
     /// A signal to OpenTofu.
     Tofu(Signal),
+    /// The front stands still for so long.
+    StandStill(Duration),
     /// The supervisor stands still for so long.
     Freeze(Duration),
     /// SIGKILL to the supervisor.
@@ -48,14 +62,19 @@ enum Blow {
     Command { force: bool },
 }
 
+/// The shell of a step, as a job has one.
+const STEP: Shape = Shape::Shell("sh -c '\"$@\"; :' step");
+
 impl Blow {
-    fn draw(dice: &mut fastrand::Rng) -> Blow {
+    fn draw(dice: &mut fastrand::Rng, shape: Shape) -> Blow {
         let polite = [Signal::INT, Signal::TERM, Signal::HUP];
         let any = [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL];
-        match dice.u8(..20) {
-            0..=4 => Blow::Front(polite[dice.usize(..3)]),
-            5 => Blow::Front(Signal::KILL),
-            6 => Blow::Front(Signal::QUIT),
+        let a_while = |dice: &mut fastrand::Rng| Duration::from_millis(dice.u64(50..1500));
+        match dice.u8(..24) {
+            0..=3 => Blow::Front(polite[dice.usize(..3)]),
+            4 => Blow::Front(Signal::KILL),
+            5 => Blow::Front(Signal::QUIT),
+            6 => Blow::StandStill(a_while(dice)),
             7 | 8 => Blow::Group(any[dice.usize(..4)]),
             9 | 10 => Blow::Tree(any[dice.usize(..4)]),
             11 => Blow::Every { youngest_first: dice.bool() },
@@ -64,32 +83,53 @@ impl Blow {
             15 => Blow::Supervisor,
             16 => Blow::Both,
             17 | 18 => Blow::Command { force: dice.u8(..4) == 0 },
-            _ => Blow::Freeze(Duration::from_millis(dice.u64(50..1500))),
+            19 => Blow::Tracked,
+            20..=22 if shape == STEP => Blow::Parent,
+            20 | 21 if shape == Shape::Terminal => Blow::Interrupt,
+            22 if shape == Shape::Terminal => Blow::Suspend(a_while(dice)),
+            _ => Blow::Freeze(a_while(dice)),
         }
     }
 
-    /// A request to stop that reaches no tool.
+    /// A request to stop that reaches no tool, or the loss of who had started the run or shows it, which is one.
     fn is_polite(self) -> bool {
         match self {
-            Blow::Front(signal) | Blow::Group(signal) | Blow::Tree(signal) => {
-                [Signal::INT, Signal::TERM, Signal::HUP].contains(&signal)
-            }
+            Blow::Front(signal) | Blow::Group(signal) | Blow::Tree(signal) => signal != Signal::QUIT,
             Blow::Command { force } => !force,
-            Blow::Every { .. } | Blow::Plugin(_) | Blow::Tofu(_) | Blow::Freeze(_) | Blow::Supervisor | Blow::Both => {
-                false
-            }
+            Blow::Tracked | Blow::Parent | Blow::Interrupt => true,
+            Blow::Every { .. }
+            | Blow::Suspend(_)
+            | Blow::Plugin(_)
+            | Blow::Tofu(_)
+            | Blow::StandStill(_)
+            | Blow::Freeze(_)
+            | Blow::Supervisor
+            | Blow::Both => false,
         }
     }
 
     /// Whether it kills the front.
     fn kills_the_front(self) -> bool {
-        matches!(self, Blow::Front(Signal::KILL) | Blow::Group(Signal::KILL) | Blow::Tree(Signal::KILL) | Blow::Both)
+        match self {
+            Blow::Front(signal) | Blow::Group(signal) | Blow::Tree(signal) => signal == Signal::KILL,
+            Blow::Both | Blow::Tracked => true,
+            _ => false,
+        }
     }
 
     fn strike(self, rig: &Rig, job: &Job<'_>) {
         match self {
-            Blow::Front(signal) => send(job.entry(), signal),
-            Blow::Group(signal) => job.send_group(signal),
+            Blow::Front(signal) => {
+                if let Some(front) = job.front() {
+                    send(front, signal);
+                }
+            }
+            Blow::Group(signal) => {
+                let group = job.front().and_then(|front| rustix::process::getpgid(Some(front)).ok());
+                if let Some(group) = group {
+                    let _ = rustix::process::kill_process_group(group, signal);
+                }
+            }
             Blow::Tree(signal) => send_all(&job.tree(), signal),
             Blow::Every { youngest_first } => {
                 let mut members = job.members();
@@ -97,6 +137,14 @@ impl Blow {
                     members.reverse();
                 }
                 send_all(&members, Signal::TERM);
+            }
+            Blow::Tracked => send_all(&job.with_variable(TRACKED), Signal::KILL),
+            Blow::Parent => send(job.entry(), Signal::KILL),
+            Blow::Interrupt => press(job, CTRL_C),
+            Blow::Suspend(pause) => {
+                press(job, CTRL_Z);
+                let _ = job.ends_within(pause);
+                press(job, b"\r");
             }
             Blow::Plugin(signal) => {
                 let last = rig.entries().pop().and_then(|entry| Pid::from_raw(i32::try_from(entry.pid).ok()?));
@@ -112,21 +160,17 @@ impl Blow {
                     send(pid, signal);
                 }
             }
-            Blow::Freeze(pause) => {
-                let Some(supervisor) = job.supervisor() else { return };
-                send(supervisor, Signal::STOP);
-                let _ = all_end_within(&[supervisor], pause);
-                send(supervisor, Signal::CONT);
-            }
+            Blow::StandStill(pause) => stand_still(job.front(), pause),
+            Blow::Freeze(pause) => stand_still(job.supervisor(), pause),
             Blow::Supervisor => {
                 if let Some(supervisor) = job.supervisor() {
                     send(supervisor, Signal::KILL);
                 }
             }
             Blow::Both => {
-                let Some(supervisor) = job.supervisor() else { return };
-                send(job.entry(), Signal::STOP);
-                send_all(&[supervisor, job.entry()], Signal::KILL);
+                let (Some(supervisor), Some(front)) = (job.supervisor(), job.front()) else { return };
+                send(front, Signal::STOP);
+                send_all(&[supervisor, front], Signal::KILL);
             }
             Blow::Command { force } => {
                 let words = ["runs", "stop"].into_iter().chain(force.then_some("--force"));
@@ -135,6 +179,24 @@ impl Blow {
             }
         }
     }
+}
+
+/// Stops a process for so long.
+fn stand_still(pid: Option<Pid>, pause: Duration) {
+    let Some(pid) = pid else { return };
+    send(pid, Signal::STOP);
+    let _ = all_end_within(&[pid], pause);
+    send(pid, Signal::CONT);
+}
+
+/// Presses these keys at the terminal of a job.
+fn press(job: &Job<'_>, keys: &[u8]) {
+    job.seat().expect("only a job at a terminal draws it").press(keys);
+}
+
+/// Four rounds by itself, four in the shell of a step, four at a terminal, and so on.
+fn shape(seed: u64) -> Shape {
+    [Shape::Itself, STEP, Shape::Terminal][(seed / 4 % 3) as usize]
 }
 
 /// Every second round begins when the slow thing is being created, and of those every second has polite blows alone: there
@@ -153,9 +215,13 @@ fn draw(seed: u64) -> Vec<(Duration, Blow)> {
     let first = dice.u64(..if is_in_flight(seed) { 900 } else { 4500 });
     let many = dice.usize(1..=4);
     let pauses: Vec<u64> = (0..many).map(|index| if index == 0 { first } else { dice.u64(..900) }).collect();
+    let mut keys = 0;
     let mut blow = || loop {
-        let blow = Blow::draw(&mut dice);
-        if blow.is_polite() || !is_polite(seed) {
+        let blow = Blow::draw(&mut dice, shape(seed));
+        keys += usize::from(matches!(blow, Blow::Interrupt));
+        // A second Ctrl+C is force.
+        let is_force = matches!(blow, Blow::Interrupt) && keys > 1;
+        if blow.is_polite() && !is_force || !is_polite(seed) {
             return blow;
         }
     };
@@ -178,7 +244,9 @@ fn round(seed: u64) {
     let context = format!("DCCTL_SEED={seed} {blows:?}");
     let rig = Rig::new(if is_in_flight(seed) { 4.0 } else { 1.5 });
     let junit = rig.bed().file("junit.xml");
-    let job = Job::start(rig.bed(), rig.own(), Shape::Itself);
+    let shape = shape(seed);
+    let run = rig.own().env(TRACKED, "github_1");
+    let job = Job::start(rig.bed(), if shape == STEP { run.env("CI", "true") } else { run }, shape);
     if is_in_flight(seed) {
         rig.wait_until_slow(&job.journal);
     }
@@ -200,11 +268,15 @@ fn round(seed: u64) {
     let verdict = last["data"].clone();
     if last["type"] == "run.finished" {
         assert_told(&rig, &verdict, holder.as_deref(), &context);
-        Report::read(&junit);
     } else {
         assert_silenced(&blows, &events, holder.as_deref(), &context);
     }
-    if blows.iter().all(|blow| blow.is_polite()) {
+    // It is replaced as a whole, so whatever there is of it can be read.
+    if last["type"] == "run.finished" || junit.exists() {
+        Report::read(&junit);
+    }
+    let keys = blows.iter().filter(|blow| matches!(blow, Blow::Interrupt)).count();
+    if blows.iter().all(|blow| blow.is_polite()) && keys <= 1 {
         assert_interrupted_once(&events, &context);
         if is_in_flight(seed) {
             let of_apply = |event: &&Value| event["data"]["program"] == "tofu apply";

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::bed::child::command;
 use crate::bed::dcctl::{Journal, Running};
+use crate::bed::terminal::Seat;
 use crate::bed::{Bed, Dcctl, untested, wait};
 use crate::github::workflow;
 use crate::stopping::cast::{is_gone, pid, signal_each};
@@ -31,12 +32,21 @@ pub(crate) enum Shape {
     Contained(&'static str),
     /// GitHub's runner as act is one: the run is a step that uses the action.
     Act,
+    /// A person's shell at a terminal is. It takes the run to the front again, for every line that is typed, when the run was
+    /// stopped.
+    Terminal,
+}
+
+/// What a job was started as.
+enum Entry {
+    Running(Running),
+    Seated(Seat),
 }
 
 /// A job that was started.
 pub(crate) struct Job<'a> {
     bed: &'a Bed,
-    entry: Running,
+    entry: Entry,
     contained: bool,
     pub(crate) journal: Journal,
 }
@@ -57,15 +67,29 @@ impl<'a> Job<'a> {
             Shape::Namespace => run.by_shell(&format!("exec {NAMESPACE} \"$@\"")),
             Shape::Contained(script) => run.by_shell(&separated(&format!("{NAMESPACE} {script}"))),
             Shape::Act => workflow::of(bed, run),
+            Shape::Terminal => run.env("DCCTL_OUTPUT", "human").by_shell(JOB_CONTROL),
         };
-        run.command().process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let contained = matches!(shape, Shape::Namespace | Shape::Contained(_));
-        Job { bed, entry: run.start(), contained, journal: Journal::at(run_dir.join("events.jsonl")) }
+        let entry = if shape == Shape::Terminal {
+            Entry::Seated(Seat::take(run))
+        } else {
+            run.command().process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            Entry::Running(run.start())
+        };
+        Job { bed, entry, contained, journal: Journal::at(run_dir.join("events.jsonl")) }
     }
 
     /// The process that the system has started.
     pub(crate) fn entry(&self) -> Pid {
-        pid(self.entry.pid())
+        match &self.entry {
+            Entry::Running(running) => pid(running.pid()),
+            Entry::Seated(seat) => seat.pid(),
+        }
+    }
+
+    /// Whoever sits at its terminal; nobody where it has none.
+    pub(crate) fn seat(&self) -> Option<&Seat> {
+        if let Entry::Seated(seat) = &self.entry { Some(seat) } else { None }
     }
 
     /// The first process of its namespace, whose end ends all of it; none when it is gone.
@@ -149,7 +173,10 @@ impl<'a> Job<'a> {
 
     /// Waits for the end of the entry process, and gives its exit code; none when a signal ended it.
     pub(crate) fn end(self) -> Option<i32> {
-        self.entry.finish().code()
+        match self.entry {
+            Entry::Running(running) => running.finish().code(),
+            Entry::Seated(seat) => seat.end().0,
+        }
     }
 
     /// Waits until the entry process has ended, at most so long.
@@ -192,6 +219,9 @@ pub(crate) fn can_be_contained(what: &str) -> bool {
 
 /// A namespace of its own for whoever may make one.
 pub(crate) const NAMESPACE: &str = "unshare --user --map-root-user --pid --fork --mount-proc --kill-child";
+
+/// A shell that controls jobs. The status of one that was stopped is that of a signal that stops.
+const JOB_CONTROL: &str = "set -m; \"$@\"; while [ $? -ge 147 ] && [ $? -le 150 ]; do read go; fg; done";
 
 /// A script for another shell than the one that starts it.
 fn separated(script: &str) -> String {
