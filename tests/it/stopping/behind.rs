@@ -83,6 +83,12 @@ fn whatever_a_child_of_a_provider_did_to_get_away_it_is_named_and_ended_before_t
         let (events, child) = (finished.events(), child(&rig));
         assert_named(&events, child, name, relations);
         assert!(is_gone(child), "{kind}: it lives");
+        if kind == "ignores_sigterm" {
+            // It had its second to heed SIGTERM in, and SIGKILL came after that.
+            let at = |place: usize| events[place]["elapsed_ms"].as_u64().expect("a number");
+            let took = at(place(&events, "lock.releasing")) - at(told(&events, "process.left_behind", child).0);
+            assert!(took >= 1_000, "it was ended within {took} ms");
+        }
         assert_eq!(finished.verdict()["data"].get("survived"), None, "{kind}");
         assert_released(&rig, &finished);
     }

@@ -195,12 +195,18 @@ fn session_of(front: Pid) -> Pid {
 
 #[test]
 fn an_ssh_connection_that_is_lost_is_the_one_request_to_stop() {
-    let rig = Rig::new(CREATION);
-    let Some(server) = Server::start(rig.bed()) else { return };
-    let (run, journal) = shown(&rig);
-    let mut client = server.log_in(run);
-    rig.wait_until_slow(&journal);
-    send(session_of(front(rig.bed()).expect("it shows the run")), Signal::KILL);
-    assert_stopped_by_the_loss(&rig, &journal);
-    client.wait().expect("it ends with its connection");
+    for by_client in [false, true] {
+        let rig = Rig::new(CREATION);
+        let Some(server) = Server::start(rig.bed()) else { return };
+        let (run, journal) = shown(&rig);
+        let mut client = server.log_in(run);
+        rig.wait_until_slow(&journal);
+        if by_client {
+            client.kill().expect("it was not waited for");
+        } else {
+            send(session_of(front(rig.bed()).expect("it shows the run")), Signal::KILL);
+        }
+        assert_stopped_by_the_loss(&rig, &journal);
+        client.wait().expect("it ends with its connection");
+    }
 }

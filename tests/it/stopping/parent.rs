@@ -37,17 +37,18 @@ fn in_a_job_the_loss_of_the_shell_that_had_started_the_run_is_the_one_request_to
 
 #[test]
 fn outside_of_a_job_a_run_goes_on_when_the_shell_that_had_started_it_is_gone() {
-    let rig = Rig::new(1.0);
+    let rig = Rig::new(CREATION);
     let run_dir = rig.bed().file("run");
     let (reader, _writer) = std::io::pipe().expect("a pipe");
     let run = rig.own().arg("--run-dir").arg(&run_dir);
     let shell = in_shell(run, "nohup \"$@\" > said 2>&1 & read never", reader.into());
     let journal = Journal::at(run_dir.join("events.jsonl"));
-    journal.wait_for("run.started", |_| true);
+    rig.wait_until_slow(&journal);
     shell.signal(Signal::KILL);
     let verdict = journal.wait_for("run.finished", |_| true);
-    assert_eq!(verdict["data"]["exit_code"], 0, "{verdict}");
-    assert_eq!(rig.created("after"), 1);
+    assert_eq!((&verdict["data"]["exit_code"], &verdict["data"]["lock"]), (&0.into(), &"released".into()), "{verdict}");
+    let interrupts = journal.events().into_iter().filter(|event| event["type"] == "process.interrupted").count();
+    assert_eq!((interrupts, rig.created("after")), (0, 1));
     wait::fact("the lock to be gone", || rig.lease().is_none().then_some(()));
 }
 

@@ -191,6 +191,8 @@ fn an_orphan_that_holds_the_output_opentofu_waits_for_is_ended_by_the_one_who_to
     assert_one_interrupt(&rig, &finished);
     assert!(count(&finished.events(), "process.left_behind") >= 1, "the holder was not named");
     assert_eq!(count(&finished.events(), "process.killed"), 0, "OpenTofu ended by itself");
+    rig.assert_no_state_lock();
+    rig.assert_converges();
 }
 
 #[test]
