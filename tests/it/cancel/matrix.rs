@@ -202,7 +202,8 @@ fn page(found: &[Option<Rows>]) -> String {
          <!-- Written by tests/it/cancel/matrix.rs. Run `make docs`. -->\n\n\
          Each row was played against a real cluster, the real OpenTofu and a provider in the middle of creating something: a \
          small program did to the run what the system does, with every wait and `--stop-budget` a fifth of the system's \
-         (act plays itself, in its own time). \
+         (act plays itself, in its own time; `gitlab-ci-local` plays GitLab's shell executor in the component's own tests and makes \
+         no row here). \
          Where a machine, a container or a service goes with all that is in it, the run was in a PID namespace that did. \
          What to make of a row, and what to set, is in [stopping](../concepts/stopping.md).\n\n\
          ## A cancel in the middle of an apply\n\n\

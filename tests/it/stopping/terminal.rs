@@ -114,10 +114,8 @@ fn who_cannot_force_by_a_key_is_not_told_that_one_would() {
     assert!(screen.contains("asked to stop by SIGINT") && !screen.contains("Ctrl+C again"), "{screen}");
 }
 
-#[test]
-fn ctrl_z_stops_the_watching_alone_and_fg_catches_up() {
-    // Longer than it is from one renewal to the next.
-    let rig = Rig::new(14.0);
+/// A run that was stopped by Ctrl+Z while the slow thing is being created. A typed line takes it to the front again.
+fn suspended(rig: &Rig) -> (Seat, Journal) {
     let run_dir = rig.bed().file("run");
     let run = rig.own().env("DCCTL_OUTPUT", "human").arg("--run-dir").arg(&run_dir);
     // Only a shell that controls jobs makes a job of it.
@@ -126,6 +124,34 @@ fn ctrl_z_stops_the_watching_alone_and_fg_catches_up() {
     rig.wait_until_slow(&journal);
     seat.press(CTRL_Z);
     seat.wait_for("it stands still\n");
+    (seat, journal)
+}
+
+#[test]
+fn a_supervisor_that_is_killed_behind_ctrl_z_is_replaced_after_fg() {
+    let rig = Rig::new(CREATION);
+    let (seat, journal) = suspended(&rig);
+    let mut all = rig.bed().mark().pids().into_iter();
+    send(all.find(|pid| supervises(*pid)).expect("it owns the run"), Signal::KILL);
+    // Nobody is there to ask for a stop, or to say anything.
+    let entries = || of_kind(&journal, "process.interrupted").len() + of_kind(&journal, "run.finished").len();
+    assert_eq!(entries(), 0);
+    seat.type_line("");
+    let screen = seat.expect_code(1);
+    let verdict = journal.wait_for("run.finished", |_| true)["data"].clone();
+    assert_eq!((&verdict["failure"]["code"], &verdict["lock"]), (&"supervisor.killed".into(), &"released".into()));
+    let interrupts = (of_kind(&journal, "process.interrupted").len(), of_kind(&journal, "stop.requested").len());
+    assert_eq!((interrupts, rig.created("after"), rig.lease()), ((1, 1), 0, None), "{verdict}");
+    assert!(screen.contains("was killed"), "{screen}");
+    rig.assert_no_state_lock();
+    rig.assert_converges();
+}
+
+#[test]
+fn ctrl_z_stops_the_watching_alone_and_fg_catches_up() {
+    // Longer than it is from one renewal to the next.
+    let rig = Rig::new(14.0);
+    let (seat, journal) = suspended(&rig);
     let renewed = || rig.lease_says("/spec/renewTime");
     let before = renewed();
     wait::fact("a renewal", || (renewed() != before).then_some(()));
