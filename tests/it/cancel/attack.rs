@@ -144,7 +144,7 @@ impl Blow {
             Blow::Suspend(pause) => {
                 press(job, CTRL_Z);
                 let _ = job.ends_within(pause);
-                press(job, b"\r");
+                to_the_front(job);
             }
             Blow::Plugin(signal) => {
                 let last = rig.entries().pop().and_then(|entry| Pid::from_raw(i32::try_from(entry.pid).ok()?));
@@ -160,7 +160,10 @@ impl Blow {
                     send(pid, signal);
                 }
             }
-            Blow::StandStill(pause) => stand_still(job.front(), pause),
+            Blow::StandStill(pause) => {
+                stand_still(job.front(), pause);
+                to_the_front(job);
+            }
             Blow::Freeze(pause) => stand_still(job.supervisor(), pause),
             Blow::Supervisor => {
                 if let Some(supervisor) = job.supervisor() {
@@ -171,6 +174,7 @@ impl Blow {
                 let (Some(supervisor), Some(front)) = (job.supervisor(), job.front()) else { return };
                 send(front, Signal::STOP);
                 send_all(&[supervisor, front], Signal::KILL);
+                to_the_front(job);
             }
             Blow::Command { force } => {
                 let words = ["runs", "stop"].into_iter().chain(force.then_some("--force"));
@@ -187,6 +191,13 @@ fn stand_still(pid: Option<Pid>, pause: Duration) {
     send(pid, Signal::STOP);
     let _ = all_end_within(&[pid], pause);
     send(pid, Signal::CONT);
+}
+
+/// Has the shell at a terminal look again at a run that was stopped.
+fn to_the_front(job: &Job<'_>) {
+    if job.seat().is_some() {
+        press(job, b"\r");
+    }
 }
 
 /// Presses these keys at the terminal of a job.
