@@ -33,6 +33,9 @@ const REAP_EVERY: Duration = Duration::from_secs(5);
 /// How often it is written down who belongs to a running tool whose orphans we cannot adopt.
 const REMEMBER_EVERY: Duration = Duration::from_millis(500);
 
+/// What those are called of whom the number of their process group alone is known.
+const GROUP: &str = "whoever is in its process group";
+
 /// How long a reader that takes no line may delay the end, once the tool and all that it left is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -552,8 +555,14 @@ impl<'a, S: Sink> Drive<'a, S> {
         if let Some(crowd) = self.leftovers.unnamed() {
             self.sink.take(Update::Unnamed(crowd));
         }
+        let group_lives = self.group_lives();
         let seen = self.seen.as_ref().expect("a tool is over when its end was seen or given up");
         let mut left_behind = self.leftovers.report();
+        if group_lives && left_behind.iter().all(|left| left.fate == Fate::Ended) {
+            // Nobody of them was met alive, and they may not be signalled.
+            let (pid, name, ties) = (self.pid, GROUP.to_owned(), vec![Tie::Group]);
+            left_behind.push(Left { pid, name, age: seen.took, ties, state: '?', fate: Fate::Alive });
+        }
         if seen.exit == Exit::Unseen && self.life.as_ref().is_some_and(|life| !life.is_over()) {
             let stat = Stat::of(self.pid);
             let (name, state) = stat.map_or(("?".to_owned(), '?'), |stat| (stat.name, stat.state));

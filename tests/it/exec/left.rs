@@ -3,11 +3,11 @@
 
 use std::fs;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 
 use crate::bed::freezer::Freezer;
-use crate::bed::wait;
+use crate::bed::{untested, wait};
 use crate::exec::{Rig, of_kind};
 
 /// What shortens the wait for something that cannot be ended, in a build for tests.
@@ -102,6 +102,32 @@ fn one_that_never_stops_forking_is_ended_and_not_named_without_end() {
     assert_eq!(rig.lease(), None);
 }
 
+/// It is nobody's, in both senses: the run may not signal other users' processes, and each is over before it is looked at.
+#[test]
+fn a_crowd_of_another_user_that_never_stops_forking_is_said_in_the_verdict() {
+    if !rustix::process::geteuid().is_root() {
+        untested::say("a crowd of another user", "starting one takes root");
+        return;
+    }
+    let rig = Rig::new();
+    let script = "s=$1; n=0; f() { echo x >&9; n=$((n+1)); \
+                  if [ $n -lt 900 ]; then f & else sh -c \"$s\" sh \"$s\" & fi; }; f";
+    let start = "exec 9>>@/generations; exec setpriv --reuid=65534 --clear-groups sh -c \"$1\" sh \"$1\"";
+    let start = start.replace('@', &rig.bed.scratch().display().to_string());
+    let run = rig.exec(&["--output", "jsonl"], &["sh", "-c", &start, "sh", script]).env(HURRY.0, HURRY.1);
+    let run = run.by_shell("exec setpriv --bounding-set=-kill --inh-caps=-kill \"$@\"").with_pipes();
+    let finished = run.run().expect_code(0);
+    let events = finished.events();
+    let group = of_kind(&events, "process.started")[0]["data"]["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+    let group = group.and_then(Pid::from_raw).expect("a process id");
+    // To the whole group at once, so that nobody of it has another child.
+    rustix::process::kill_process_group(group, Signal::KILL).expect("it goes on after the lock was given back");
+    let verdict = &finished.verdict()["data"];
+    let survived = verdict["survived"].as_array().unwrap_or_else(|| panic!("nobody is named: {verdict}"));
+    assert!(!survived.is_empty() && is_before(&events, "process.survived", "lock.releasing"), "{verdict}");
+    assert_eq!((&verdict["lock"], rig.lease()), (&json!("released"), None));
+}
+
 #[test]
 fn one_that_not_even_sigkill_ends_is_said_in_the_verdict() {
     let rig = Rig::new();
@@ -130,7 +156,7 @@ fn a_command_that_cannot_be_killed_is_waited_for_no_longer_than_the_watchdog() {
     let started = run.wait_for("process.started", |_| true)["data"]["pid"].clone();
     let pid = i32::try_from(started.as_i64().expect("a number")).expect("a number");
     freezer.freeze(pid.unsigned_abs());
-    run.signal(rustix::process::Signal::TERM);
+    run.signal(Signal::TERM);
     let finished = run.finish().expect_code(11);
     let verdict = &finished.verdict()["data"];
     assert!(
