@@ -13,7 +13,7 @@ use crate::process::left::Leftovers;
 use crate::process::machine::{Effect, Force, Input, Machine};
 use crate::process::orphan::Orphan;
 use crate::process::output::{Emptied, anywhere};
-use crate::process::outputs::{More, Output, Shortage, line};
+use crate::process::outputs::{More, Output, Shortage, lengths, line};
 use crate::process::proc::{self, Stat};
 use crate::process::record::{Care, Intent, Record, Recorded};
 use crate::process::spec::{Limits, Manner, Sign, Spec};
@@ -220,7 +220,7 @@ impl<'a, S: Sink> Drive<'a, S> {
     /// What OpenTofu has said until now may tell that it was interrupted already, and a second interrupt would cost its
     /// state, so all of it is read first. Meanwhile everything else has its turn. Of another tool nothing is learned from that.
     async fn catch_up(&mut self) {
-        let said = self.lengths();
+        let said = lengths(&self.outputs);
         while self.manner == Manner::OpenTofu
             && self.look() == More::Came
             && self.outputs.iter().zip(said).any(|(output, length)| output.head.offset() < length)
@@ -239,7 +239,8 @@ impl<'a, S: Sink> Drive<'a, S> {
                 self.count();
             }
             self.reap();
-            if let Some(update) = self.shortage.look(self.lengths(), self.clock.now()) {
+            let outputs = &self.outputs;
+            if let Some(update) = self.shortage.look(|| lengths(outputs), self.clock.now()) {
                 self.sink.take(update);
             }
             let more = self.hand_on().or(behind);
@@ -313,7 +314,7 @@ impl<'a, S: Sink> Drive<'a, S> {
             }
             Effect::Finish => {
                 self.counting = false;
-                self.over = Some((self.clock.now() + self.patience(), self.lengths()));
+                self.over = Some((self.clock.now() + self.patience(), lengths(&self.outputs)));
                 if self.seen.is_none() {
                     // The watchdog: what is still there is named, and waited for no longer.
                     self.note_members();
@@ -437,7 +438,7 @@ impl<'a, S: Sink> Drive<'a, S> {
 
     fn see(&mut self, exit: Exit) {
         let took = self.clock.now().since(self.began);
-        self.seen = Some(Seen { exit, took, lengths: self.lengths(), said: false });
+        self.seen = Some(Seen { exit, took, lengths: lengths(&self.outputs), said: false });
     }
 
     /// Says the tool's end, once everything that it printed before was handed on.
@@ -501,10 +502,6 @@ impl<'a, S: Sink> Drive<'a, S> {
             self.sink.take(update);
         }
         news.fresh
-    }
-
-    fn lengths(&self) -> [u64; 2] {
-        self.outputs.each_ref().map(|output| output.tail.length())
     }
 
     /// Lets go of orphans that ended while the tool runs.

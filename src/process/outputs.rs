@@ -29,6 +29,11 @@ impl Output {
     }
 }
 
+/// How long they are, in bytes.
+pub(crate) fn lengths(outputs: &[Output; 2]) -> [u64; 2] {
+    outputs.each_ref().map(|output| output.tail.length())
+}
+
 /// What is to be expected of the outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum More {
@@ -78,7 +83,7 @@ impl Shortage {
     }
 
     /// Looks, if that is due; what is to be said.
-    pub(crate) fn look(&mut self, kept: [u64; 2], now: Instant) -> Option<Update> {
+    pub(crate) fn look(&mut self, kept: impl FnOnce() -> [u64; 2], now: Instant) -> Option<Update> {
         if self.looked.is_some_and(|looked| now.since(looked) < LOOK_FOR_ROOM) {
             return None;
         }
@@ -88,7 +93,7 @@ impl Shortage {
         match (self.since, is_full) {
             (None, true) => {
                 self.since = Some(now);
-                Some(Update::NoRoom { kept: kept.iter().sum() })
+                Some(Update::NoRoom { kept: kept().iter().sum() })
             }
             (Some(since), false) => {
                 self.since = None;

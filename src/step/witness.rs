@@ -216,22 +216,35 @@ impl Witness {
     }
 
     fn of_root(&self, ended: &Ended, root: Root<'_>, waited: Duration) -> Stopped {
-        let Root { bundle, part, run_dir, state_dir, unsaved } = root;
-        let dir = part.root(bundle).map(|root| root.dir.clone()).unwrap_or_default();
-        let name = dir.strip_prefix(&bundle.root).unwrap_or(&dir).display().to_string();
-        let local = is_local(declared_backend(&dir).as_ref());
-        let state = (local && self.ui.started() > 0).then(|| {
-            let path = part.state(state_dir);
+        let concluded = if self.halted { tofu_end::Account::Ended } else { tofu_end::Account::BrokenOff };
+        let dir = directory(root);
+        let name = dir.strip_prefix(&root.bundle.root).unwrap_or(&dir).display().to_string();
+        tofu_end::seen_out(&self.applied(ended, root, &name), concluded, waited)
+    }
+
+    /// What there is to tell of an apply or a destroy.
+    fn applied<'a>(&'a self, ended: &'a Ended, root: Root<'a>, name: &'a str) -> Applied<'a> {
+        let state = (keeps_a_file(root) && self.ui.started() > 0).then(|| {
+            let path = root.part.state(root.state_dir);
             Afterwards { trouble: StateFile::look(&path).trouble(&path), recorded: tofu_state::addresses(&path) }
         });
-        let (ui, tail) = (&self.ui, &self.tail);
-        let concluded = if self.halted { tofu_end::Account::Ended } else { tofu_end::Account::BrokenOff };
-        let deed = self.program.rsplit(' ').next().unwrap_or("apply");
-        let applied = Applied { deed, name: &name, ui, tail, ended, unsaved, state };
-        if let Some(known) = applied.tells_of_the_beginning().filter(|_| local && deed == "apply") {
-            tofu_first::settle(part, run_dir, state_dir, known);
+        let (ui, tail, unsaved) = (&self.ui, &self.tail, root.unsaved);
+        Applied { deed: self.deed(), name, ui, tail, ended, unsaved, state }
+    }
+
+    fn deed(&self) -> &str {
+        self.program.rsplit(' ').next().unwrap_or("apply")
+    }
+
+    /// Writes down that an apply made nothing, where its words show that. It is for after [`Witness::judge`].
+    pub fn settle(&self, ended: &Ended, root: Root<'_>) {
+        if self.manner == Manner::OpenTofu
+            && self.deed() == "apply"
+            && keeps_a_file(root)
+            && let Some(known) = self.applied(ended, root, "").tells_of_the_beginning()
+        {
+            tofu_first::settle(root.part, root.run_dir, root.state_dir, known);
         }
-        tofu_end::seen_out(&applied, concluded, waited)
     }
 
     /// Helm's own words are all there is: its record is read by the next run, under the lock.
@@ -258,6 +271,15 @@ impl Witness {
             }
         }
     }
+}
+
+fn directory(root: Root<'_>) -> PathBuf {
+    root.part.root(root.bundle).map(|root| root.dir.clone()).unwrap_or_default()
+}
+
+/// Whether the state of a root is a file of dcctl's.
+fn keeps_a_file(root: Root<'_>) -> bool {
+    is_local(declared_backend(&directory(root)).as_ref())
 }
 
 /// What the last words of a tool tell whose end nobody of its run saw; none when they tell nothing that may be said. Only

@@ -272,7 +272,7 @@ impl<'a> Owner<'a> {
         Place::of(&self.spec.plan, step.index.min(self.spec.plan.actions.len() - 1))
     }
 
-    /// What the tools' ends mean.
+    /// What the tools' ends mean. That an apply made nothing is written down here, too.
     fn judge(&self, seen: &[Seen]) -> Vec<(String, Stopped)> {
         let unsaved = match &self.spec.purpose {
             Purpose::Bundle(with) => step::rescue(&self.spec.run_dir, &with.state_dir),
@@ -294,7 +294,13 @@ impl<'a> Owner<'a> {
             process::Stop::None => Duration::ZERO,
         };
         let judge = |seen: &Seen| seen.witness.borrow().judge(&seen.ended, root, waited);
-        seen.iter().map(|seen| (seen.program.clone(), judge(seen))).collect()
+        let judged = seen.iter().map(|seen| (seen.program.clone(), judge(seen))).collect();
+        for seen in seen {
+            if let Some(root) = root {
+                seen.witness.borrow().settle(&seen.ended, root);
+            }
+        }
+        judged
     }
 
     /// A step whose tool was seen to its end has ended.
