@@ -29,6 +29,8 @@ check: ## all that CI asks: format, lints, docs, licences, scripts, then the tes
 	@.ci/if-there cargo-deny "licences, bans and sources" cargo deny --log-level error check bans licenses sources
 	cargo clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items
+	@.ci/if-there c++ "whether the fuzz targets compile" env RUSTFLAGS="--cfg fuzzing" \
+	  cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir $${CARGO_TARGET_DIR:-target}/fuzz
 	@$(MAKE) test
 
 docs: bed ## write the pages of docs/reference that are made from the code and from what was seen
