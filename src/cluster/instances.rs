@@ -20,6 +20,9 @@ pub const GROUP: &str = "core.devicechain.io";
 /// The version that is asked for when the bundle names none.
 pub const VERSION: &str = "core.devicechain.io/v1beta1";
 
+/// What declarations are called on a command line.
+pub const RESOURCE: &str = "instances.core.devicechain.io";
+
 /// The annotation that says what the last run was trying to do.
 pub const PHASE: &str = "core.devicechain.io/phase";
 

@@ -192,6 +192,14 @@ pub fn look_at_state(bundle: &Bundle, part: Part, state_dir: &Path) -> Option<St
 pub(in crate::step) const ABANDON: &str = "if that state is gone for good: with --abandon-infrastructure the destroy goes on without it, and \
                        what OpenTofu had made stays";
 
+/// The same for who wants to go on with the instance.
+pub(in crate::step) fn lost_for_good(name: &str) -> String {
+    format!(
+        "if that state is gone for good, nothing can go on from it: `dcctl destroy {name} --abandon-infrastructure` removes the rest of \
+         the instance and says what it leaves, and a bootstrap builds it anew"
+    )
+}
+
 /// The instance has no infrastructure any more that anybody knows of: its declaration names no state from here on.
 ///
 /// # Errors
@@ -228,7 +236,11 @@ async fn refuse_another(kit: &Kit) -> Result<(), Failure> {
     let (lineage, serial) = declared.as_ref().map_or((None, None), |found| (found.lineage.as_ref(), found.serial));
     if let Some(lineage) = lineage {
         let written = Written { of: format!("\"{name}\""), by: "the declaration", lineage, serial };
-        return written.refuse_another(&path);
+        let is_older = matches!(StateFile::look(&path), StateFile::State(state) if state.lineage == *lineage);
+        let is_last = kit.verb == Verb::Destroy || is_older;
+        return written
+            .refuse_another(&path)
+            .map_err(|failure| if is_last { failure } else { failure.hint(lost_for_good(name)) });
     }
     let found = StateFile::look(&path);
     let lost = match found {
@@ -237,7 +249,7 @@ async fn refuse_another(kit: &Kit) -> Result<(), Failure> {
         StateFile::Unreadable | StateFile::State(_) => return Ok(()),
     };
     let Some(declared) = declared else { return refuse_traces(kit, &path, lost).await };
-    if is_built(kit.verb, declared.phase.as_deref()) {
+    if is_built(kit.verb, declared.phase.as_deref().and_then(Phase::parse)) {
         let why = "the declaration names no state: the instance had no infrastructure, or was built before states were named on it";
         return Err(unnamed(kit, &path, Failure::new(Code::StateMissing, lost).cause(why)));
     }
@@ -359,8 +371,8 @@ fn put_there(kit: &Kit, path: &Path, state: &str) -> String {
 
 /// Whether an instance in this phase was once completely built, so that it had a state then if it has infrastructure. One
 /// that is being destroyed may have lost its own on the way; only what was built is upgraded.
-fn is_built(verb: Verb, phase: Option<&str>) -> bool {
-    match phase.and_then(Phase::parse) {
+pub(in crate::step) fn is_built(verb: Verb, phase: Option<Phase>) -> bool {
+    match phase {
         Some(Phase::Ready | Phase::Upgrading) => true,
         Some(Phase::Failed) => verb == Verb::Upgrade,
         Some(Phase::Bootstrapping | Phase::Destroying) | None => false,

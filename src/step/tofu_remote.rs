@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::cluster::instances::Phase;
-use crate::failure::{Code, Failure};
+use crate::cluster::instances::{LINEAGE, Phase, RESOURCE};
+use crate::failure::{Code, Failure, shell_word};
 use crate::pipeline::Verb;
 use crate::process::{Ended, Exit, Manner};
 use crate::step::invoke::{PRIVATE, words, write_private};
@@ -17,7 +17,7 @@ use crate::step::origin::ABANDON;
 use crate::step::record::{Found, find, identity, record_state};
 use crate::step::tofu::{End, Work, joined};
 use crate::step::tofu_end::{self, Afterwards};
-use crate::step::tofu_first::empty;
+use crate::step::tofu_first::{SETTLED, empty, new_lineage};
 use crate::step::tofu_state::{Lineage, Part, addresses_in, version_in};
 use crate::step::{Fate, Kit, Mode, origin};
 
@@ -33,6 +33,11 @@ struct Remote {
 }
 
 impl Remote {
+    /// Whether nobody has ever written anything into it. `init` begins a state of serial 1 in some backends.
+    fn is_untouched(&self) -> bool {
+        self.lineage.is_none() || self.addresses.is_empty() && self.serial <= SETTLED
+    }
+
     /// Which state it is, and how old; none when there is none.
     fn version(&self) -> Option<Lineage> {
         Some(Lineage { lineage: self.lineage.clone()?, serial: self.serial })
@@ -48,8 +53,19 @@ enum Verdict {
     Adopted(String),
     /// There is none, and the instance has none yet.
     ToBegin,
-    /// It may not be worked from; why.
-    Refused(String),
+    /// It may not be worked from; why, and what a person can do who knows better.
+    Refused(String, Way),
+}
+
+/// The way on from a refusal, for a person who knows what nothing on the cluster says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// There is none but to bring the right state.
+    Back,
+    /// The declaration can be told that the state is the instance's.
+    Claim,
+    /// A state with nothing in it can be put there.
+    Begin,
 }
 
 /// What the cluster says of the instance.
@@ -60,17 +76,27 @@ struct Known<'a> {
     lineage: Option<&'a str>,
     /// How old that state was when a run on it ended last.
     serial: Option<u64>,
+    /// What is done to it.
+    verb: Verb,
+}
+
+impl Known<'_> {
+    /// Whether it was once completely built, so that it had a state then if it has infrastructure.
+    fn is_built(self) -> bool {
+        origin::is_built(self.verb, self.phase)
+    }
 }
 
 /// Decides about a state. `others` are the other instances of the cluster, each with the lineage of its own.
 fn decide(instance: Known<'_>, state: &Remote, others: &[(String, String)]) -> Verdict {
     let name = instance.name;
     let count = state.addresses.len();
+    let refused = |why: String| Verdict::Refused(why, Way::Back);
     match (instance.lineage, &state.lineage) {
         (Some(recorded), Some(found)) if recorded == found => {
             match instance.serial.filter(|newer| state.serial < *newer) {
                 None => Verdict::Own,
-                Some(newer) => Verdict::Refused(format!(
+                Some(newer) => refused(format!(
                     "has an older version of the OpenTofu state of \"{name}\": serial {}, and serial {newer} was written down",
                     state.serial
                 )),
@@ -79,18 +105,28 @@ fn decide(instance: Known<'_>, state: &Remote, others: &[(String, String)]) -> V
         (Some(_), Some(found)) => {
             let whose = others.iter().find(|(_, lineage)| lineage == found);
             let whose = whose.map_or_else(String::new, |(other, _)| format!(": it is that of instance \"{other}\""));
-            Verdict::Refused(format!("is not the OpenTofu state that \"{name}\" was built with{whose}"))
+            refused(format!("is not the OpenTofu state that \"{name}\" was built with{whose}"))
         }
-        (Some(_), None) => Verdict::Refused(format!("has no OpenTofu state, and \"{name}\" was built with one")),
+        (Some(_), None) => refused(format!("has no OpenTofu state, and \"{name}\" was built with one")),
+        _ if instance.lineage.is_none() && instance.is_built() && state.is_untouched() => Verdict::Refused(
+            format!(
+                "has no OpenTofu state with anything in it, and the declaration of \"{name}\" names none: the instance had no \
+                 infrastructure, or was built before states were named on it"
+            ),
+            Way::Begin,
+        ),
         (None, None) => Verdict::ToBegin,
         (None, Some(found)) => match others.iter().find(|(_, lineage)| lineage == found) {
-            Some((other, _)) => Verdict::Refused(format!("has the OpenTofu state of instance \"{other}\"")),
+            Some((other, _)) => refused(format!("has the OpenTofu state of instance \"{other}\"")),
             None if count == 0 => Verdict::Adopted(found.clone()),
             // One that was built completely has never been refused its state.
             None if matches!(instance.phase, Some(Phase::Ready | Phase::Upgrading)) => Verdict::Adopted(found.clone()),
-            None => Verdict::Refused(format!(
-                "has an OpenTofu state with {count} things in it, and nothing on this cluster says that they are those of \"{name}\""
-            )),
+            None => Verdict::Refused(
+                format!(
+                    "has an OpenTofu state with {count} things in it, and nothing on this cluster says that they are those of \"{name}\""
+                ),
+                Way::Claim,
+            ),
         },
     }
 }
@@ -139,12 +175,16 @@ impl Work<'_> {
         let (phase, lineage, serial) =
             declared.map(|Found { phase, lineage, serial, .. }| (phase, lineage, serial)).unwrap_or_default();
         let phase = phase.as_deref().and_then(Phase::parse);
-        let known = Known { name, phase, lineage: lineage.as_deref(), serial };
+        let known = Known { name, phase, lineage: lineage.as_deref(), serial, verb: kit.verb };
         let state = self.pull(cwd).await?;
         let others = if known.lineage == state.lineage.as_deref() { Vec::new() } else { others(kit, name).await? };
         match decide(known, &state, &others) {
             Verdict::Own => Ok(()),
-            Verdict::Refused(why) => Err(self.refusal(&why, known).into()),
+            Verdict::Refused(why, way) => {
+                let failure = self.refusal(&why, known);
+                let way = if is_declared { self.way_on(way, name, &state) } else { None };
+                Err(way.into_iter().fold(failure, Failure::hint).into())
+            }
             Verdict::Adopted(_) | Verdict::ToBegin if kit.mode == Mode::DryRun => Ok(()),
             Verdict::ToBegin if kit.verb == Verb::Destroy || !is_declared => Ok(()),
             Verdict::Adopted(lineage) => Ok(record_state(kit, &Lineage { lineage, serial: state.serial }).await?),
@@ -159,6 +199,39 @@ impl Work<'_> {
         }
     }
 
+    /// What to type for it. A destroy takes none of them: what it would forget is what nobody knows.
+    fn way_on(&self, way: Way, name: &str, state: &Remote) -> Option<String> {
+        if self.kit.verb == Verb::Destroy && way == Way::Begin {
+            return None;
+        }
+        let claim = |lineage: &str| {
+            let (context, lineage) = (shell_word(&self.kit.kube_context), shell_word(lineage));
+            format!("kubectl --context {context} annotate {RESOURCE} {name} {LINEAGE}={lineage}")
+        };
+        const SAY: &str = "say so on its declaration, and run this again";
+        match (way, &state.lineage) {
+            (Way::Back, _) | (Way::Claim, None) => None,
+            (Way::Claim, Some(lineage)) => Some(format!(
+                "if they are (it was let go of with `dcctl instances release`, or built by hand), {SAY}: {}",
+                claim(lineage)
+            )),
+            // A state with nothing in it cannot be pushed over another one.
+            (Way::Begin, Some(lineage)) => Some(format!(
+                "if it never had any infrastructure, and the state there with nothing in it is to be its own, {SAY}: {}",
+                claim(lineage)
+            )),
+            (Way::Begin, None) => {
+                // It gets a lineage of its own there, which the next refusal names.
+                let first = empty("", &new_lineage(), SETTLED);
+                Some(format!(
+                    "if it never had any infrastructure, begin a state there, from a copy of `{}`, and run this again, which says how to \
+                     go on: tofu init && echo '{first}' | tofu state push -",
+                    self.name()
+                ))
+            }
+        }
+    }
+
     fn refusal(&self, why: &str, known: Known<'_>) -> Failure {
         let kind = self.backend.as_ref().map(|backend| backend.kind.clone()).unwrap_or_default();
         let failure = Failure::new(Code::StateMissing, format!("the `{kind}` backend of `{}` {why}", self.name()));
@@ -169,7 +242,11 @@ impl Work<'_> {
         let failure = failure
             .cause("from another one an apply would make everything a second time or take things away, and a destroy would remove what it may not")
             .hint("give each instance of each cluster a state of its own in the settings of the backend, or bring its own one back from a backup");
-        if self.kit.verb == Verb::Destroy { failure.hint(ABANDON) } else { failure }
+        match self.kit.verb {
+            Verb::Destroy => failure.hint(ABANDON),
+            _ if known.lineage.is_some() => failure.hint(origin::lost_for_good(known.name)),
+            _ => failure,
+        }
     }
 
     /// Reads the state.
@@ -246,7 +323,7 @@ mod tests {
 
     fn about(lineage: Option<&str>, phase: Option<Phase>, state: &Remote) -> Verdict {
         let others = [("two".to_owned(), "of-two".to_owned())];
-        decide(Known { name: "one", phase, lineage, serial: Some(3) }, state, &others)
+        decide(Known { name: "one", phase, lineage, serial: Some(3), verb: Verb::Upgrade }, state, &others)
     }
 
     #[test]
@@ -268,8 +345,26 @@ mod tests {
             (about(Some("own"), building, &Remote { serial: 2, ..full("own") }), "has an older version"),
         ];
         for (found, says) in refused {
-            assert!(matches!(&found, Verdict::Refused(why) if why.contains(says)), "{found:?}");
+            assert!(matches!(&found, Verdict::Refused(why, _) if why.contains(says)), "{found:?}");
         }
+    }
+
+    #[test]
+    fn who_knows_better_has_a_way_on_where_nothing_on_the_cluster_says_otherwise() {
+        let way = |found: Verdict| if let Verdict::Refused(_, way) = found { Some(way) } else { None };
+        let (nothing, full) = (state(None, &[]), state(Some("strange"), &["a.b"]));
+        for phase in [Phase::Bootstrapping, Phase::Failed, Phase::Destroying] {
+            assert_eq!(way(about(None, Some(phase), &full)), Some(Way::Claim), "{phase:?}");
+        }
+        for phase in [Phase::Ready, Phase::Upgrading, Phase::Failed] {
+            assert_eq!(way(about(None, Some(phase), &nothing)), Some(Way::Begin), "{phase:?}");
+        }
+        let begun = Remote { serial: 1, ..state(Some("new"), &[]) };
+        assert_eq!(way(about(None, Some(Phase::Ready), &begun)), Some(Way::Begin), "its backend began it");
+        assert_eq!(about(None, Some(Phase::Bootstrapping), &begun), Verdict::Adopted("new".to_owned()));
+        assert_eq!(way(about(Some("own"), Some(Phase::Ready), &full)), Some(Way::Back));
+        assert_eq!(way(about(Some("own"), Some(Phase::Ready), &nothing)), Some(Way::Back));
+        assert_eq!(way(about(None, Some(Phase::Ready), &state(Some("of-two"), &["a.b"]))), Some(Way::Back));
     }
 
     #[test]

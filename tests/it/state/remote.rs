@@ -248,3 +248,77 @@ fn a_state_that_a_server_did_not_take_is_pushed_by_hand_and_gone_on_from() {
     assert_eq!((rig.ledger.created("slow"), rig.ledger.living("slow").len()), (1, 1), "nothing was made twice");
     assert_eq!(rig.phase("one").as_deref(), Some("Ready"));
 }
+
+/// What the refusal of a verdict says to type, after these words.
+#[track_caller]
+fn way_on(verdict: &Value, after: &str) -> String {
+    let hints = verdict["data"]["failure"]["hints"].as_array().cloned().unwrap_or_default();
+    let way = hints.iter().find_map(|hint| hint.as_str()?.split_once(after).map(|(_, way)| way.to_owned()));
+    way.unwrap_or_else(|| panic!("no way on is named: {verdict}"))
+}
+
+/// Types this in a copy of the root.
+#[track_caller]
+fn type_in(kept: &Kept, line: &str) {
+    let (bed, copy) = (&kept.rig.bed, kept.rig.bed.file("copy"));
+    crate::verbs::rig::copy(&bed.file("bundle/infra"), &copy);
+    let mut shell = crate::bed::child::command("sh".as_ref());
+    let path = format!("{}:/usr/bin:/bin", bed.described().programs.display());
+    let kubeconfig = bed.described().folder.join("admin.kubeconfig");
+    shell.env("PATH", path).env("TF_CLI_CONFIG_FILE", &bed.described().tofurc).env("KUBECONFIG", &kubeconfig);
+    shell.env("KUBE_CONFIG_PATH", kubeconfig).env("HOME", &copy).current_dir(&copy).args(["-ec", line]);
+    let ended = shell.output().expect("there is a shell");
+    assert!(ended.status.success(), "{line}: {}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+fn an_instance_that_was_let_go_of_gets_its_state_elsewhere_back_by_the_way_that_the_refusal_names() {
+    for store in Store::remote() {
+        let kept = Kept::in_store(store);
+        let rig = &kept.rig;
+        rig.bootstrap("one").run().expect_code(0);
+        let lineage = kept.recorded();
+        rig.bed.dcctl(["instances", "release", "one", "--yes"]).run().expect_code(0);
+        let refused = rig.bootstrap("one").run().expect_code(6).verdict();
+        assert_eq!((failure(&refused).0, rig.ledger.created("slow")), ("guard.state_missing", 1), "{refused}");
+        type_in(&kept, &way_on(&refused, "run this again: "));
+        assert_eq!(kept.recorded(), lineage);
+        rig.bootstrap("one").run().expect_code(0);
+        assert_eq!((rig.ledger.created("slow"), rig.phase("one").as_deref()), (1, Some("Ready")));
+        rig.destroy("one").run().expect_code(0);
+        assert_eq!(rig.ledger.living("slow").len(), 0);
+    }
+}
+
+#[test]
+fn a_built_instance_whose_declaration_names_no_state_is_not_built_a_second_time_from_an_empty_backend() {
+    for store in Store::remote() {
+        let kept = Kept::in_store(store);
+        let rig = &kept.rig;
+        rig.bootstrap("one").run().expect_code(0);
+        let unnamed = json!({ "dcctl.devicechain.io/state-lineage": null, "dcctl.devicechain.io/state-serial": null });
+        let unnamed = json!({ "metadata": { "annotations": unnamed } });
+        rig.bed
+            .api()
+            .merge(&format!("{}/one", crate::lock::rig::INSTANCES), &unnamed)
+            .expect("the bed may do everything");
+        kept.lose();
+        for run in [rig.upgrade("one"), rig.upgrade("one").arg("--dry-run"), rig.destroy("one")] {
+            let refused = run.run().expect_code(6).verdict();
+            let (code, message) = failure(&refused);
+            assert_eq!(code, "guard.state_missing");
+            assert!(message.contains("the declaration of \"one\" names none"), "{message}");
+            assert_eq!(rig.phase("one").as_deref(), Some("Ready"));
+        }
+        let hints = rig.destroy("one").run().verdict()["data"]["failure"]["hints"].to_string();
+        assert!(hints.contains("--abandon-infrastructure") && !hints.contains("nothing in it"), "{hints}");
+        assert_eq!(rig.ledger.created("slow"), 1, "it was made a second time");
+        // Who knows that there was none begins one.
+        if matches!(kept.store, Store::Server(_)) {
+            type_in(&kept, &way_on(&rig.upgrade("one").run().verdict(), "how to go on: "));
+        }
+        type_in(&kept, &way_on(&rig.upgrade("one").run().verdict(), "run this again: "));
+        rig.upgrade("one").run().expect_code(0);
+        assert_eq!((rig.ledger.created("slow"), kept.recorded().is_some()), (2, true));
+    }
+}
