@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::cluster::instances::{CLAIMS, Claims, INSTANCE_LABEL, Instance, SHARED_NAMESPACE};
+use crate::cluster::instances::{CLAIMS, Claims, INSTANCE_LABEL, Instance, RESOURCE, SHARED_NAMESPACE};
 use crate::cluster::release::StampedRelease;
 use crate::config;
 use crate::failure::{Code, Failure};
@@ -79,7 +79,7 @@ struct Unknown {
 /// How it is said what an instance claims that dcctl did not declare.
 fn remedy(name: &str, overwrite: &str) -> String {
     format!(
-        "say what it claims, here nothing: kubectl annotate{overwrite} instances.core.devicechain.io {name} {CLAIMS}='{{}}'; \
+        "say what it claims, here nothing: kubectl annotate{overwrite} {RESOURCE} {name} {CLAIMS}='{{}}'; \
          it may have `ingressHost`, `localMqttPort` and `connections`"
     )
 }

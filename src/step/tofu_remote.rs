@@ -199,7 +199,7 @@ impl Work<'_> {
         }
     }
 
-    /// What to type for it. A destroy takes none of them: what it would forget is what nobody knows.
+    /// What to type for it. A destroy begins no state: what it would forget then is what nobody knows.
     fn way_on(&self, way: Way, name: &str, state: &Remote) -> Option<String> {
         if self.kit.verb == Verb::Destroy && way == Way::Begin {
             return None;

@@ -219,17 +219,18 @@ impl Witness {
         let concluded = if self.halted { tofu_end::Account::Ended } else { tofu_end::Account::BrokenOff };
         let dir = directory(root);
         let name = dir.strip_prefix(&root.bundle.root).unwrap_or(&dir).display().to_string();
-        tofu_end::seen_out(&self.applied(ended, root, &name), concluded, waited)
-    }
-
-    /// What there is to tell of an apply or a destroy.
-    fn applied<'a>(&'a self, ended: &'a Ended, root: Root<'a>, name: &'a str) -> Applied<'a> {
         let state = (keeps_a_file(root) && self.ui.started() > 0).then(|| {
             let path = root.part.state(root.state_dir);
             Afterwards { trouble: StateFile::look(&path).trouble(&path), recorded: tofu_state::addresses(&path) }
         });
+        let applied = Applied { name: &name, state, ..self.applied(ended, root) };
+        tofu_end::seen_out(&applied, concluded, waited)
+    }
+
+    /// What an apply or a destroy tells of itself, without a name and whatever became of its state.
+    fn applied<'a>(&'a self, ended: &'a Ended, root: Root<'a>) -> Applied<'a> {
         let (ui, tail, unsaved) = (&self.ui, &self.tail, root.unsaved);
-        Applied { deed: self.deed(), name, ui, tail, ended, unsaved, state }
+        Applied { deed: self.deed(), name: "", ui, tail, ended, unsaved, state: None }
     }
 
     fn deed(&self) -> &str {
@@ -241,7 +242,7 @@ impl Witness {
         if self.manner == Manner::OpenTofu
             && self.deed() == "apply"
             && keeps_a_file(root)
-            && let Some(known) = self.applied(ended, root, "").tells_of_the_beginning()
+            && let Some(known) = self.applied(ended, root).tells_of_the_beginning()
         {
             tofu_first::settle(root.part, root.run_dir, root.state_dir, known);
         }

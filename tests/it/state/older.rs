@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use crate::bed::Dcctl;
 use crate::bed::state_backend::StateBackend;
 use crate::lock::rig::{INSTANCES, text};
-use crate::state::rig::{Kept, Store};
+use crate::state::rig::{Kept, SERIAL, Store};
 
 /// The serial that the declaration names.
 fn recorded(kept: &Kept) -> Option<u64> {
     let declared = kept.rig.bed.api().get(&format!("{INSTANCES}/one")).expect("the API server answers")?;
-    declared["metadata"]["annotations"]["dcctl.devicechain.io/state-serial"].as_str()?.parse().ok()
+    declared["metadata"]["annotations"][SERIAL].as_str()?.parse().ok()
 }
 
 /// The serial of the state itself.

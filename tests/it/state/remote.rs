@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::bed::state_backend::StateBackend;
 use crate::bed::wait;
 use crate::lock::rig::{of_kind, text};
-use crate::state::rig::{Kept, Store, kill, kill_both, kill_tofu};
+use crate::state::rig::{Kept, LINEAGE, SERIAL, Store, kill, kill_both, kill_tofu, way_on};
 
 fn failure(verdict: &Value) -> (&str, &str) {
     let failure = &verdict["data"]["failure"];
@@ -227,34 +227,14 @@ fn a_state_that_a_server_did_not_take_is_pushed_by_hand_and_gone_on_from() {
     assert!(message.contains(&unsaved.display().to_string()), "{message}");
 
     // An initialised copy of the root, as the refusal says.
-    let copy = rig.bed.file("copy");
-    crate::verbs::rig::copy(&rig.bed.file("bundle/infra"), &copy);
-    let tofu = |words: &[&str]| {
-        let mut tofu = crate::bed::child::command(&rig.bed.described().programs.join("tofu"));
-        let ended = tofu
-            .env("TF_CLI_CONFIG_FILE", &rig.bed.described().tofurc)
-            .current_dir(&copy)
-            .args(words)
-            .output()
-            .expect("it can be started");
-        assert!(ended.status.success(), "{words:?}: {}", String::from_utf8_lossy(&ended.stderr));
-    };
-    tofu(&["init", "-input=false"]);
+    type_in(&kept, "tofu init -input=false");
     let held = server.lock("one").is_some();
     assert!(!held, "the run took its own lock off");
-    tofu(&["state", "push", &unsaved.display().to_string()]);
+    type_in(&kept, &format!("tofu state push {}", unsaved.display()));
     std::fs::remove_file(&unsaved).expect("it is there");
     rig.bootstrap("one").run().expect_code(0);
     assert_eq!((rig.ledger.created("slow"), rig.ledger.living("slow").len()), (1, 1), "nothing was made twice");
     assert_eq!(rig.phase("one").as_deref(), Some("Ready"));
-}
-
-/// What the refusal of a verdict says to type, after these words.
-#[track_caller]
-fn way_on(verdict: &Value, after: &str) -> String {
-    let hints = verdict["data"]["failure"]["hints"].as_array().cloned().unwrap_or_default();
-    let way = hints.iter().find_map(|hint| hint.as_str()?.split_once(after).map(|(_, way)| way.to_owned()));
-    way.unwrap_or_else(|| panic!("no way on is named: {verdict}"))
 }
 
 /// Types this in a copy of the root.
@@ -281,7 +261,7 @@ fn an_instance_that_was_let_go_of_gets_its_state_elsewhere_back_by_the_way_that_
         rig.bed.dcctl(["instances", "release", "one", "--yes"]).run().expect_code(0);
         let refused = rig.bootstrap("one").run().expect_code(6).verdict();
         assert_eq!((failure(&refused).0, rig.ledger.created("slow")), ("guard.state_missing", 1), "{refused}");
-        type_in(&kept, &way_on(&refused, "run this again: "));
+        type_in(&kept, &way_on(&refused["data"]["failure"], "run this again: "));
         assert_eq!(kept.recorded(), lineage);
         rig.bootstrap("one").run().expect_code(0);
         assert_eq!((rig.ledger.created("slow"), rig.phase("one").as_deref()), (1, Some("Ready")));
@@ -296,7 +276,7 @@ fn a_built_instance_whose_declaration_names_no_state_is_not_built_a_second_time_
         let kept = Kept::in_store(store);
         let rig = &kept.rig;
         rig.bootstrap("one").run().expect_code(0);
-        let unnamed = json!({ "dcctl.devicechain.io/state-lineage": null, "dcctl.devicechain.io/state-serial": null });
+        let unnamed = json!({ LINEAGE: null, SERIAL: null });
         let unnamed = json!({ "metadata": { "annotations": unnamed } });
         rig.bed
             .api()
@@ -314,10 +294,11 @@ fn a_built_instance_whose_declaration_names_no_state_is_not_built_a_second_time_
         assert!(hints.contains("--abandon-infrastructure") && !hints.contains("nothing in it"), "{hints}");
         assert_eq!(rig.ledger.created("slow"), 1, "it was made a second time");
         // Who knows that there was none begins one.
+        let refusal = || rig.upgrade("one").run().verdict()["data"]["failure"].clone();
         if matches!(kept.store, Store::Server(_)) {
-            type_in(&kept, &way_on(&rig.upgrade("one").run().verdict(), "how to go on: "));
+            type_in(&kept, &way_on(&refusal(), "how to go on: "));
         }
-        type_in(&kept, &way_on(&rig.upgrade("one").run().verdict(), "run this again: "));
+        type_in(&kept, &way_on(&refusal(), "run this again: "));
         rig.upgrade("one").run().expect_code(0);
         assert_eq!((rig.ledger.created("slow"), kept.recorded().is_some()), (2, true));
     }

@@ -5,10 +5,16 @@ use std::fs;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
+use crate::bed::child::command;
 use crate::bed::dcctl::Running;
 use crate::bed::state_backend::StateBackend;
 use crate::bed::{LEASE, wait};
 use crate::lock::rig::{INSTANCES, Rig, text};
+
+/// The annotation with the lineage of an instance's state.
+pub(crate) const LINEAGE: &str = "dcctl.devicechain.io/state-lineage";
+/// The annotation with the serial that it had.
+pub(crate) const SERIAL: &str = "dcctl.devicechain.io/state-serial";
 
 /// The Lease that is the lock of the state in the cluster.
 const TOFU_LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/lock-tfstate-default-one";
@@ -112,7 +118,7 @@ impl Kept {
     /// The lineage that the declaration names.
     pub(crate) fn recorded(&self) -> Option<String> {
         let declared = self.rig.bed.api().get(&format!("{INSTANCES}/one")).expect("the API server answers")?;
-        declared["metadata"]["annotations"]["dcctl.devicechain.io/state-lineage"].as_str().map(str::to_owned)
+        declared["metadata"]["annotations"][LINEAGE].as_str().map(str::to_owned)
     }
 
     /// Removes the state, as if it had never been.
@@ -150,4 +156,19 @@ pub(crate) fn kill_both(rig: &Rig, run: &Running) {
     kill(supervisor);
     wait::fact("the supervisor to be gone", || rustix::process::test_kill_process(supervisor).is_err().then_some(()));
     rig.bed.api().delete(LEASE).expect("the bed may do everything");
+}
+
+/// What the hint of a refusal that has these words says to type after them.
+#[track_caller]
+pub(crate) fn way_on(failure: &Value, after: &str) -> String {
+    let hints = failure["hints"].as_array().cloned().unwrap_or_default();
+    let way = hints.iter().find_map(|hint| hint.as_str()?.split_once(after).map(|(_, way)| way.to_owned()));
+    way.unwrap_or_else(|| panic!("no way on is named: {failure}"))
+}
+
+/// Types that into a shell.
+#[track_caller]
+pub(crate) fn take_the_way_on(failure: &Value, after: &str) {
+    let status = command("sh".as_ref()).args(["-c", &way_on(failure, after)]).status();
+    assert!(status.expect("there is a shell").success(), "{failure}");
 }

@@ -5,9 +5,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::bed::child::command;
 use crate::bed::{Bed, Dcctl};
 use crate::lock::rig::{of_kind, text};
+use crate::state::rig::take_the_way_on;
 use crate::verbs::rig::Demo;
 
 #[track_caller]
@@ -69,10 +69,7 @@ fn an_install_from_another_state_than_the_one_that_the_record_names_is_refused()
 
     // The way out, where it is gone for good.
     fs::remove_file(&path).expect("it is there");
-    let hints = failure["hints"].as_array().cloned().unwrap_or_default();
-    let way = hints.iter().find_map(|hint| hint.as_str()?.split_once("begin it anew: ").map(|(_, way)| way.to_owned()));
-    let status = command("sh".as_ref()).args(["-c", &way.expect("a way out is named")]).status();
-    assert!(status.expect("there is a shell").success(), "{failure}");
+    take_the_way_on(&failure, "begin it anew: ");
     let anew = demo.install().run().expect_code(0);
     assert_ne!(of_kind(&anew.events(), "resource.started").len(), 0, "{}", anew.stdout);
 }

@@ -6,22 +6,14 @@ use std::fs;
 use serde_json::Value;
 
 use crate::bed::Dcctl;
-use crate::bed::child::command;
 use crate::lock::rig::{INSTANCES, Rig, text};
+use crate::state::rig::take_the_way_on;
 
 #[track_caller]
 fn refused(run: Dcctl, code: &str) -> Value {
     let verdict = run.run().expect_code(6).verdict()["data"].clone();
     assert_eq!(verdict["failure"]["code"], code, "{verdict}");
     verdict["failure"].clone()
-}
-
-/// What the way out that a refusal names does, when somebody types it.
-fn take_the_way_out(failure: &Value) {
-    let hints = failure["hints"].as_array().cloned().unwrap_or_default();
-    let way = hints.iter().find_map(|hint| hint.as_str()?.split_once("nothing in it: ").map(|(_, way)| way.to_owned()));
-    let status = command("sh".as_ref()).args(["-c", &way.expect("a way out is named")]).status();
-    assert!(status.expect("there is a shell").success(), "{failure}");
 }
 
 /// This verb on the instance, with a folder for its state in which there is none.
@@ -108,7 +100,7 @@ fn an_undeclared_instance_gets_its_first_infrastructure_by_the_way_out_that_the_
     let rig = Rig::new();
     rig.bootstrap("one").run().expect_code(0);
     let rig = rig.slow_thing(0.0);
-    take_the_way_out(&refused(rig.upgrade("one"), "guard.state_missing"));
+    take_the_way_on(&refused(rig.upgrade("one"), "guard.state_missing"), "nothing in it: ");
     rig.upgrade("one").run().expect_code(0);
     assert_eq!(rig.ledger.living("slow").len(), 1);
     rig.destroy("one").run().expect_code(0);

@@ -5,11 +5,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::bed::child::command;
 use crate::bed::dcctl::Finished;
 use crate::lock::rig::{INSTANCES, Rig, of_kind, text};
-
-const LINEAGE: &str = "dcctl.devicechain.io/state-lineage";
+use crate::state::rig::{LINEAGE, take_the_way_on};
 
 /// The failure of a run that was refused before it had the lock, and left the instance as it was.
 #[track_caller]
@@ -98,10 +96,7 @@ fn an_instance_that_never_had_infrastructure_gets_its_first_by_the_way_out_that_
     rig.bootstrap("one").run().expect_code(0);
     let rig = rig.slow_thing(0.0);
     let failure = refused(&rig, rig.upgrade("one").run());
-    let hints = failure["hints"].as_array().cloned().unwrap_or_default();
-    let way = hints.iter().find_map(|hint| hint.as_str()?.split_once("nothing in it: ").map(|(_, way)| way.to_owned()));
-    let status = command("sh".as_ref()).args(["-c", &way.expect("a way out is named")]).status();
-    assert!(status.expect("there is a shell").success(), "{failure}");
+    take_the_way_on(&failure, "nothing in it: ");
     rig.upgrade("one").run().expect_code(0);
     assert_eq!((rig.ledger.created("slow"), lineage(&rig).is_some()), (1, true));
     rig.destroy("one").run().expect_code(0);
