@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::bed::dcctl::{Journal, Running};
+use crate::bed::dcctl::{Finished, Journal, Running};
 use crate::bed::ledger::Entry;
 use crate::bed::{Bed, Dcctl, LEASE, Ledger, wait};
 
@@ -203,6 +203,23 @@ impl Rig {
         assert!(state.contains(&"before".to_owned()) && state.contains(&"slow".to_owned()), "{state:?}");
         assert_eq!(self.created("after"), 0, "something began after the stop");
         self.assert_no_state_lock();
+    }
+
+    /// Of a stop at OpenTofu's birth: that nothing was applied is said of a clean one alone, and only where no resource was
+    /// heard to begin; then none did. How far OpenTofu comes before the signal meets it is up to the machine.
+    pub(crate) fn assert_told_what_was_heard(&self, finished: &Finished) {
+        let events = finished.events();
+        let heard = |kind: &str| events.iter().any(|event| event["type"] == kind);
+        let began = heard("resource.started");
+        let told = finished.verdict()["data"].to_string().contains("before anything was applied");
+        assert_eq!(told, finished.code() == Some(10) && !began, "{}", finished.stdout);
+        if told {
+            assert!(heard("process.interrupt_reported"), "nothing of that was heard: {}", finished.stdout);
+            for name in ["before", "slow", "after"] {
+                assert_eq!(self.created(name), 0, "{name}: {}", finished.stdout);
+            }
+        }
+        assert_eq!(self.created("after"), 0, "something began after the stop: {}", finished.stdout);
     }
 
     /// OpenTofu was interrupted twice, which frees its own lock, what it was making is named, and the lock was left.
