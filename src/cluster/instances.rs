@@ -133,6 +133,8 @@ pub struct Instance {
     pub claims: Claims,
     /// The recorded lineage of its OpenTofu state.
     pub lineage: Option<String>,
+    /// The recorded serial of that state: how old it was when a run on it ended last.
+    pub serial: Option<u64>,
     /// The release of the bundle that it is of.
     pub release: Option<String>,
     /// The dcctl that applied it last, and when.
@@ -203,6 +205,8 @@ struct Annotations {
     claims: Option<String>,
     #[serde(rename = "dcctl.devicechain.io/state-lineage")]
     lineage: Option<String>,
+    #[serde(rename = "dcctl.devicechain.io/state-serial")]
+    serial: Option<String>,
     #[serde(rename = "dcctl.devicechain.io/release")]
     release: Option<String>,
     #[serde(rename = "core.devicechain.io/last-applied-by")]
@@ -221,7 +225,7 @@ struct Spec {
 
 impl From<Listed> for Instance {
     fn from(listed: Listed) -> Instance {
-        let Annotations { phase, claims, lineage, release, applied_by, applied_as, applied_at } =
+        let Annotations { phase, claims, lineage, serial, release, applied_by, applied_as, applied_at } =
             listed.metadata.annotations.unwrap_or_default();
         let host = listed.spec.and_then(|spec| spec.host).and_then(|host| host.as_str().map(str::to_owned));
         let claims = match (claims, host.filter(|host| !host.is_empty())) {
@@ -237,6 +241,7 @@ impl From<Listed> for Instance {
             phase,
             claims,
             lineage,
+            serial: serial.and_then(|serial| serial.parse().ok()),
             release,
             applied: Applied { by: applied_by, holder: applied_as, at: applied_at },
             created_at: listed.metadata.creation_timestamp,

@@ -22,6 +22,8 @@ pub enum Namespace {
     There {
         /// The value of the label `core.devicechain.io/instance`.
         instance: Option<String>,
+        /// Who made it.
+        maker: Maker,
     },
     /// It is being deleted; what its conditions say, which may be nothing yet.
     Terminating {
@@ -37,6 +39,8 @@ pub struct OwnNamespace {
     pub name: String,
     /// Who made it.
     pub maker: Maker,
+    /// Somebody has deleted it, and it is not gone yet.
+    pub is_deleted: bool,
 }
 
 /// Who made a namespace, as its label says.
@@ -75,6 +79,15 @@ struct Metadata {
     deletion_timestamp: Option<String>,
 }
 
+impl Metadata {
+    fn maker(&self) -> Maker {
+        match self.labels.get(MANAGED_BY) {
+            Some(maker) if maker == "dcctl" => Maker::Dcctl,
+            Some(_) | None => Maker::Other,
+        }
+    }
+}
+
 #[derive(Deserialize, Default)]
 struct Status {
     #[serde(default)]
@@ -102,7 +115,8 @@ impl Cluster {
             let why: Vec<String> = conditions.map(|condition| condition.message).collect();
             return Ok(Namespace::Terminating { why: why.join("; ") });
         }
-        Ok(Namespace::There { instance: seen.metadata.labels.get(INSTANCE_LABEL).cloned() })
+        let maker = seen.metadata.maker();
+        Ok(Namespace::There { instance: seen.metadata.labels.get(INSTANCE_LABEL).cloned(), maker })
     }
 
     /// The namespaces that bear the label of this instance, whatever their names, by name.
@@ -114,8 +128,8 @@ impl Cluster {
         let ask = Ask::get("/api/v1/namespaces").with("labelSelector", selector).metadata_only();
         let found: Vec<Seen> = self.list(&ask, &format!("list the namespaces of the instance {instance}")).await?;
         let own = found.into_iter().map(|Seen { metadata, .. }| {
-            let is_ours = metadata.labels.get(MANAGED_BY).is_some_and(|maker| maker == "dcctl");
-            OwnNamespace { name: metadata.name, maker: if is_ours { Maker::Dcctl } else { Maker::Other } }
+            let (maker, is_deleted) = (metadata.maker(), metadata.deletion_timestamp.is_some());
+            OwnNamespace { name: metadata.name, maker, is_deleted }
         });
         let mut own: Vec<OwnNamespace> = own.collect();
         own.sort_by(|one, other| one.name.cmp(&other.name));

@@ -47,6 +47,8 @@ enum State {
     Here,
     /// The declaration names one, and it is not here: it is on another machine, in another folder, or in a backend.
     Elsewhere,
+    /// That one is here, and older than when a run on it ended last.
+    Older,
     /// Another one is here than the declaration names.
     Another,
     /// The declaration names none: it has none, or was built before states were named on it.
@@ -124,7 +126,9 @@ fn state(instance: &Instance, environment: &Environment) -> State {
     let here = folder.and_then(|folder| lineage(&folder, Part::Infrastructure));
     match (&instance.lineage, here) {
         (None, _) => State::None,
-        (Some(named), Some(here)) if here.lineage == *named => State::Here,
+        (Some(named), Some(here)) if here.lineage == *named => {
+            if instance.serial.is_some_and(|newer| here.serial < newer) { State::Older } else { State::Here }
+        }
         (Some(_), Some(_)) => State::Another,
         (Some(_), None) => State::Elsewhere,
     }
@@ -170,6 +174,7 @@ fn cells(row: &Row, now: Timestamp) -> [String; 8] {
     let state = match row.state {
         State::Here => "here",
         State::Elsewhere => "elsewhere",
+        State::Older => "older is here",
         State::Another => "another is here",
         State::None => "-",
     };

@@ -9,6 +9,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::Value;
+
 use crate::cli::{ReleaseArgs, Substrate, SubstrateOptions, TargetOptions};
 use crate::cluster::instances::{INSTANCE_LABEL, LINEAGE, PHASE};
 use crate::cluster::removal::LetGo;
@@ -64,13 +66,14 @@ async fn let_go(desk: &Desk, args: &ReleaseArgs) -> Result<String, Failure> {
     let may_write = MayWrite::as_says(agreed.clone());
     let kubeconfig = find_kubeconfig(desk, &target)?;
     let cluster = Cluster::connect(&kubeconfig, &proxies(desk), may_write).await?;
-    if let Some(seen) = lock::observe(&store).await?
-        && seen.holder().is_some()
-        && seen.record().instance() == Some(name.as_str())
-    {
-        let busy = message::busy(&seen, &place, desk.clock.wall());
-        return Err(Failure::new(busy.code(), busy.text));
-    }
+    let refuse_at_work = async || match lock::observe(&store).await? {
+        Some(seen) if seen.holder().is_some() && seen.record().instance() == Some(name.as_str()) => {
+            let busy = message::busy(&seen, &place, desk.clock.wall());
+            Err(Failure::new(busy.code(), busy.text))
+        }
+        Some(_) | None => Ok(()),
+    };
+    refuse_at_work().await?;
     let Some((api_version, found)) = cluster.any_declaration(name).await? else {
         return Ok(format!("\"{name}\" is not declared on this cluster; there is nothing to release\n"));
     };
@@ -79,6 +82,9 @@ async fn let_go(desk: &Desk, args: &ReleaseArgs) -> Result<String, Failure> {
         Some(console) => asked(console, name, &told).await?,
         None => say(&told).map(drop)?,
     }
+    // A person takes the time that a person takes.
+    refuse_at_work().await?;
+    refuse_changed(&cluster, name, &found).await?;
     agreed.0.store(true, Ordering::Relaxed);
     let uid = found["metadata"]["uid"].as_str().unwrap_or_default();
     Ok(match cluster.let_go(&api_version, name, uid).await? {
@@ -92,6 +98,17 @@ async fn let_go(desk: &Desk, args: &ReleaseArgs) -> Result<String, Failure> {
     })
 }
 
+/// Refuses to let go of another declaration than the one that was spoken of.
+async fn refuse_changed(cluster: &Cluster, name: &str, told: &Value) -> Result<(), Failure> {
+    let now = cluster.any_declaration(name).await?;
+    let same = |pointer: &str| now.as_ref().is_none_or(|(_, found)| found.pointer(pointer) == told.pointer(pointer));
+    if ["/metadata/uid", "/metadata/annotations"].into_iter().all(same) {
+        return Ok(());
+    }
+    let sentence = format!("the declaration of \"{name}\" was changed while its name was typed; nothing was released");
+    Err(Failure::new(Code::CannotTell, sentence).hint("run the same command again: it says what stays by now"))
+}
+
 /// A person's terminal.
 fn person(desk: &Desk) -> Result<Opened, Failure> {
     let yes = "with --yes the name need not be typed";
@@ -103,12 +120,7 @@ fn person(desk: &Desk) -> Result<Opened, Failure> {
 }
 
 /// Says what goes and what does not.
-async fn what_stays(
-    cluster: &Cluster,
-    context: &str,
-    name: &str,
-    found: &serde_json::Value,
-) -> Result<String, Failure> {
+async fn what_stays(cluster: &Cluster, context: &str, name: &str, found: &Value) -> Result<String, Failure> {
     let annotation = |key: &str| found["metadata"]["annotations"][key].as_str();
     let phase = annotation(PHASE).map_or_else(|| "none".to_owned(), terminal::plain);
     let mut text = format!(

@@ -114,7 +114,7 @@ fn everybody_is_known(wish: &Wish<'_>, cluster: &Cluster<'_>) -> Result<Vec<Stri
         let place = format!("Secret {SHARED_NAMESPACE}/{}", secret.name);
         (place, remove, secret.instance.as_deref().unwrap_or_default())
     });
-    let releases = cluster.releases.iter().map(|StampedRelease { name, namespace, instance, .. }| {
+    let releases = cluster.bearers.releases.iter().map(|StampedRelease { name, namespace, instance, .. }| {
         let remove = format!("helm uninstall {name} -n {namespace}");
         (format!("the Helm release {name} in {namespace}"), remove, instance.as_str())
     });

@@ -76,6 +76,9 @@ async fn declare(kit: &Kit, name: &str, declaration: &Declaration, claims: &Clai
         };
         let wanted = draw_up(found.as_ref(), name, declaration, &annotations(kit, claims, Phase::Bootstrapping))?;
         let change = if found.is_some() { ObjectChange::Configured } else { ObjectChange::Created };
+        if kit.mode == Mode::Act {
+            kit.course.change();
+        }
         match kit.cluster.write_declaration(&wanted, store(kit.mode)).await? {
             Written::Stored(stored) => {
                 same(&wanted["spec"], &stored["spec"], &declaration.api_version)?;
@@ -312,7 +315,7 @@ async fn own_namespace(kit: &Kit, name: &str, instance: &Instance) -> Result<Opt
     let namespace = &instance.namespace;
     let (made, owner) = match kit.cluster.namespace(namespace).await? {
         Namespace::Missing => (kit.cluster.make_namespace(namespace, Some(name), store(kit.mode)).await?, None),
-        Namespace::There { instance } => (Made::Before, instance),
+        Namespace::There { instance, .. } => (Made::Before, instance),
         Namespace::Terminating { why } => {
             return Err(Failure::new(Code::ClaimConflict, format!("namespace {namespace} is being deleted")).cause(why));
         }

@@ -9,14 +9,14 @@ use tokio::time::sleep;
 
 use crate::clock::human;
 use crate::cluster::instances::{PHASE, Phase};
-use crate::cluster::namespace::Namespace;
 use crate::cluster::removal::{Leaving, LetGo};
 use crate::failure::{Code, Failure};
+use crate::step::elsewhere::Own;
 use crate::step::halt::{Or, drive, stopped, unless_stopped};
 use crate::step::record::{Found, find, identity};
 use crate::step::tofu_destroy::remove_empty_state;
 use crate::step::tofu_remote::look_before_destroying;
-use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, Update, elsewhere, helm_stamp, origin};
+use crate::step::{Kit, Mode, ObjectChange, ObjectName, Outcome, Update, elsewhere, origin};
 
 /// How long a namespace may take to go.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(300);
@@ -40,15 +40,14 @@ pub async fn mark_destroying(kit: &Kit) -> Outcome {
     drive(kit, async {
         if let Some((name, namespace)) = names(kit) {
             let own = match kit.cluster.leaving(namespace).await? {
-                None => Namespace::Missing,
+                None => Own::Missing,
                 Some(leaving) => {
                     is_its_own(name, namespace, &leaving)?;
-                    Namespace::There { instance: leaving.instance }
+                    Own::There
                 }
             };
-            elsewhere::refuse_another_home(kit, &own).await?;
+            elsewhere::refuse_another_home(kit, own).await?;
         }
-        helm_stamp::look_for_renamed(kit).await?;
         origin::refuse_lost_state(kit).await?;
         let Some(found) = find(kit).await? else {
             return Ok(Outcome::Nothing("the bundle declares nothing".to_owned()));

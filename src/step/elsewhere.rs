@@ -23,61 +23,118 @@ pub(in crate::step) struct Home<'a> {
     /// Its namespace.
     pub(in crate::step) namespace: &'a str,
     /// Where its Helm release has its record, and what that release is called.
-    pub(in crate::step) release: Option<(&'a str, &'a str)>,
+    pub(in crate::step) release: Named<'a>,
     /// What is done to it.
     pub(in crate::step) verb: Verb,
 }
 
 /// Where a release of the bundle has its record, and what it is called.
-pub(in crate::step) fn release(instance: &config::Instance) -> Option<(&str, &str)> {
+pub(in crate::step) fn release(instance: &config::Instance) -> Named<'_> {
     instance.chart.as_ref().map(|chart| (chart.namespace.as_str(), chart.release.as_str()))
 }
 
-/// The namespaces that bear the instance's name; and what has to be said where this account may not look.
-pub(in crate::step) async fn namespaces(
+/// Where a bundle has its Helm release: what it is called, and the namespace of its record.
+type Named<'a> = Option<(&'a str, &'a str)>;
+
+/// Whether the namespace is there that the bundle says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::step) enum Own {
+    /// It is, and may be on its way out.
+    There,
+    /// It is not.
+    Missing,
+}
+
+impl Own {
+    /// What this one is.
+    pub(in crate::step) fn of(namespace: &Namespace) -> Own {
+        if *namespace == Namespace::Missing { Own::Missing } else { Own::There }
+    }
+}
+
+/// What bears the name of an instance, as far as this account may look.
+#[derive(Debug, Default)]
+pub(in crate::step) struct Bearers {
+    /// The namespaces that bear this instance's.
+    pub(in crate::step) namespaces: Vec<OwnNamespace>,
+    /// The Helm releases that bear any instance's stamp. They are the last trace of an instance whose declaration is gone, so
+    /// whoever may see them all looks at them all.
+    pub(in crate::step) releases: BTreeSet<StampedRelease>,
+    /// Why the namespaces could not be looked for.
+    pub(in crate::step) unseen_namespaces: Option<String>,
+    /// Why releases could not be looked for, and which.
+    pub(in crate::step) unseen_releases: Option<String>,
+}
+
+impl Bearers {
+    /// Says what could not be looked at.
+    pub(in crate::step) fn say_what_is_unseen(&self, kit: &Kit) {
+        for note in self.unseen_namespaces.iter().chain(&self.unseen_releases) {
+            kit.updates.send(Update::Note(note.clone()));
+        }
+    }
+}
+
+/// Looks for all that bears the name of this instance. What this account may not list is no failure, but said.
+///
+/// # Errors
+/// When the cluster cannot be asked.
+pub(in crate::step) async fn look(
     kit: &Kit,
     name: &str,
-    namespace: &str,
-) -> Result<(Vec<OwnNamespace>, Option<String>), Failure> {
-    match kit.cluster.namespaces_of(name).await {
-        Ok(found) => Ok((found, None)),
-        Err(failure) if failure.code == Code::Forbidden => Ok((
+    instance: &config::Instance,
+    own: Own,
+) -> Result<Bearers, Failure> {
+    let here = &instance.namespace;
+    let (namespaces, unseen_namespaces) = match kit.cluster.namespaces_of(name).await {
+        Ok(found) => (found, None),
+        Err(failure) if failure.code == Code::Forbidden => (
             Vec::new(),
             Some(format!(
-                "whether \"{name}\" lives in another namespace than {namespace} was not looked at: this account may not list namespaces"
+                "whether \"{name}\" lives in another namespace than {here} was not looked at: this account may not list namespaces"
             )),
-        )),
-        Err(failure) => Err(failure),
-    }
+        ),
+        Err(failure) => return Err(failure),
+    };
+    let may_list_all = match kit.cluster.may_list_all_secrets().await {
+        Err(failure) if failure.code == Code::Forbidden => false,
+        answer => answer?,
+    };
+    let (releases, unseen_releases) = match &instance.chart {
+        _ if may_list_all => (kit.cluster.stamped_releases(None).await?, None),
+        None => (
+            BTreeSet::new(),
+            Some(format!(
+                "whether \"{name}\" has a Helm release was not looked at: this account may not list all secrets"
+            )),
+        ),
+        Some(chart) => {
+            let place = &chart.namespace;
+            // In a namespace that is yet to be made there is none, and nobody may have a right there.
+            let found = match own {
+                Own::Missing if place == here => BTreeSet::new(),
+                Own::Missing | Own::There => kit.cluster.stamped_releases(Some(place)).await?,
+            };
+            let unseen = format!(
+                "the Helm releases of other namespaces than {place} were not looked at: this account may not list secrets there"
+            );
+            (found, Some(unseen))
+        }
+    };
+    Ok(Bearers { namespaces, releases, unseen_namespaces, unseen_releases })
 }
 
 /// Refuses a destroy with a bundle that says something else than what bears the instance's name.
 ///
 /// # Errors
 /// [`Code::InstanceElsewhere`], or when the cluster cannot be asked.
-pub(in crate::step) async fn refuse_another_home(kit: &Kit, own: &Namespace) -> Result<(), Failure> {
+pub(in crate::step) async fn refuse_another_home(kit: &Kit, own: Own) -> Result<(), Failure> {
     let (Some(name), Some(instance)) = (&kit.instance, &kit.bundle.instance) else { return Ok(()) };
-    let (namespaces, unseen) = namespaces(kit, name, &instance.namespace).await?;
-    let releases = releases_anywhere(kit).await?;
+    let bearers = look(kit, name, instance, own).await?;
     let home = Home { name, namespace: &instance.namespace, release: release(instance), verb: kit.verb };
-    judge(&home, own, &namespaces, releases.as_ref().unwrap_or(&BTreeSet::new()))?;
-    // Of a bundle with a chart this is said by the guard that looks for releases under another name.
-    let unlisted = (releases.is_none() && instance.chart.is_none()).then(|| {
-        format!("whether \"{name}\" has a Helm release was not looked at: this account may not list all secrets")
-    });
-    for note in unseen.into_iter().chain(unlisted) {
-        kit.updates.send(Update::Note(note));
-    }
+    judge(&home, own, &bearers)?;
+    bearers.say_what_is_unseen(kit);
     Ok(())
-}
-
-/// Every Helm release that bears a stamp; none when this account may not list the secrets of all namespaces, or the API
-/// server does not say whether it may.
-async fn releases_anywhere(kit: &Kit) -> Result<Option<BTreeSet<StampedRelease>>, Failure> {
-    match kit.cluster.may_list_all_secrets().await {
-        Ok(true) => kit.cluster.stamped_releases(None).await.map(Some),
-        Ok(false) | Err(_) => Ok(None),
-    }
 }
 
 /// Refuses when something of the instance is where the bundle does not say. A namespace that somebody else made and gave the
@@ -85,36 +142,21 @@ async fn releases_anywhere(kit: &Kit) -> Result<Option<BTreeSet<StampedRelease>>
 ///
 /// # Errors
 /// [`Code::InstanceElsewhere`].
-pub(in crate::step) fn judge(
-    home: &Home<'_>,
-    own: &Namespace,
-    namespaces: &[OwnNamespace],
-    releases: &BTreeSet<StampedRelease>,
-) -> Result<(), Failure> {
-    let is_gone = *own == Namespace::Missing;
-    let others = namespaces.iter().filter(|found| found.name != home.namespace);
+pub(in crate::step) fn judge(home: &Home<'_>, own: Own, bearers: &Bearers) -> Result<(), Failure> {
+    let is_gone = own == Own::Missing;
+    let others = bearers.namespaces.iter().filter(|found| found.name != home.namespace);
     let others: Vec<&OwnNamespace> = others.filter(|found| is_gone || found.maker == Maker::Dcctl).collect();
     let strays: Vec<&StampedRelease> =
-        releases.iter().filter(|found| found.is_another_of(home.name, home.release)).collect();
-    // A release under another name, where the bundle has one at all, is told by its own guard.
-    if others.is_empty() && (strays.is_empty() || home.release.is_some()) {
-        return Ok(());
-    }
-    let (name, here) = (home.name, home.namespace);
+        bearers.releases.iter().filter(|found| found.is_another_of(home.name, home.release)).collect();
     let sentence = match (others.first(), strays.first()) {
-        (Some(OwnNamespace { name: there, .. }), _) => {
-            format!("the instance \"{name}\" lives in namespace {there}, and this bundle says {here}")
-        }
-        (None, Some(StampedRelease { name: release, namespace, .. })) => {
-            format!(
-                "the instance \"{name}\" has the Helm release {release} in {namespace}, and this bundle has no chart"
-            )
-        }
-        (None, None) => unreachable!("one of them was found"),
+        (Some(there), _) => in_another_namespace(home, there),
+        (None, Some(stray)) => as_another_release(home, stray),
+        (None, None) => return Ok(()),
     };
-    let failure = Failure::new(Code::InstanceElsewhere, sentence);
+    let (name, failure) = (home.name, Failure::new(Code::InstanceElsewhere, sentence));
     let failure = others.iter().fold(failure, |failure, found| {
-        failure.cause(format!("namespace {} bears the label {INSTANCE_LABEL}={name}", found.name))
+        let leaving = if found.is_deleted { ", and is being deleted" } else { "" };
+        failure.cause(format!("namespace {} bears the label {INSTANCE_LABEL}={name}{leaving}", found.name))
     });
     let failure = strays.iter().fold(failure, |failure, found| {
         failure.cause(format!("the Helm release {} in {} bears it", found.name, found.namespace))
@@ -126,7 +168,25 @@ pub(in crate::step) fn judge(
         }
     });
     let failure = failure.hint(built_from(others.first().copied(), strays.first().copied()));
-    Err(by_hand(failure, home, &others, &strays))
+    Err(by_hand(failure, home.name, &others, &strays))
+}
+
+fn in_another_namespace(home: &Home<'_>, there: &OwnNamespace) -> String {
+    let (Home { name, namespace: here, .. }, OwnNamespace { name: there, is_deleted, .. }) = (home, there);
+    if *is_deleted {
+        format!("namespace {there} of the instance \"{name}\" is still being deleted, and this bundle says {here}")
+    } else {
+        format!("the instance \"{name}\" lives in namespace {there}, and this bundle says {here}")
+    }
+}
+
+fn as_another_release(home: &Home<'_>, stray: &StampedRelease) -> String {
+    let (name, StampedRelease { name: release, namespace, .. }) = (home.name, stray);
+    let says = match home.release {
+        Some((place, named)) => format!("names {named} in {place}"),
+        None => "has no chart".to_owned(),
+    };
+    format!("the instance \"{name}\" has the Helm release {release} in {namespace}, and this bundle {says}")
 }
 
 /// Which bundle is the right one.
@@ -137,31 +197,36 @@ fn built_from(namespace: Option<&OwnNamespace>, release: Option<&StampedRelease>
     format!("use the bundle that it was built from, in which {}", fields.join(" and "))
 }
 
-/// What to type about what is not the instance's any more.
-fn by_hand(failure: Failure, home: &Home<'_>, others: &[&OwnNamespace], strays: &[&StampedRelease]) -> Failure {
+/// What to type about what is not the instance's any more. What is on its way out already needs time only.
+fn by_hand(failure: Failure, instance: &str, others: &[&OwnNamespace], strays: &[&StampedRelease]) -> Failure {
     let failure = strays.iter().fold(failure, |failure, found| {
         let StampedRelease { name, namespace, .. } = found;
         failure.hint(format!("if nobody needs that release any more: helm uninstall {name} -n {namespace}"))
     });
     others.iter().fold(failure, |failure, found| {
-        let (instance, namespace) = (home.name, &found.name);
-        failure.hint(format!(
-            "if {namespace} is not of \"{instance}\" any more, take its label off: kubectl label namespace {namespace} {INSTANCE_LABEL}-"
-        ))
+        let namespace = &found.name;
+        failure.hint(if found.is_deleted {
+            format!("wait until {namespace} is gone; what keeps it: kubectl get namespace {namespace} -o yaml")
+        } else {
+            format!(
+                "if {namespace} is not of \"{instance}\" any more, take its label off: kubectl label namespace {namespace} {INSTANCE_LABEL}-"
+            )
+        })
     })
 }
 
 /// Refuses to let a declaration go while something that an instance lives in still bears its name: with the declaration goes
-/// whatever tells others of it. Who may not look lets it go.
+/// whatever tells others of it. Who may not look lets it go, and was told so when the destroy began.
 ///
 /// # Errors
 /// [`Code::InstanceElsewhere`], or when the cluster cannot be asked.
 pub(in crate::step) async fn refuse_a_rest(kit: &Kit, name: &str) -> Result<(), Failure> {
-    let namespaces = match kit.cluster.namespaces_of(name).await {
-        Err(failure) if failure.code == Code::Forbidden => Vec::new(),
-        found => found?,
-    };
-    let releases = releases_anywhere(kit).await?.unwrap_or_default();
+    let Some(instance) = &kit.bundle.instance else { return Ok(()) };
+    let Bearers { namespaces, releases, .. } = look(kit, name, instance, Own::Missing).await?;
+    rest(name, &namespaces, &releases)
+}
+
+fn rest(name: &str, namespaces: &[OwnNamespace], releases: &BTreeSet<StampedRelease>) -> Result<(), Failure> {
     let strays: Vec<&StampedRelease> = releases.iter().filter(|found| found.is_another_of(name, None)).collect();
     let named = namespaces.iter().map(|found| format!("namespace {}", found.name));
     let named =
@@ -171,12 +236,12 @@ pub(in crate::step) async fn refuse_a_rest(kit: &Kit, name: &str) -> Result<(), 
     let sentence = format!("{first} still bears the name of \"{name}\", so its declaration stays");
     let failure = Failure::new(Code::InstanceElsewhere, sentence);
     let failure = named.iter().skip(1).fold(failure, |failure, found| failure.cause(format!("{found} does, too")));
-    let home = Home { name, namespace: "", release: None, verb: Verb::Destroy };
     let others: Vec<&OwnNamespace> = namespaces.iter().collect();
-    let failure = others.iter().fold(failure, |failure, found| {
+    let staying = others.iter().filter(|found| !found.is_deleted);
+    let failure = staying.fold(failure, |failure, found| {
         failure.hint(format!("if nobody needs {0} any more: kubectl delete namespace {0}", found.name))
     });
-    let failure = by_hand(failure, &home, &others, &strays);
+    let failure = by_hand(failure, name, &others, &strays);
     Err(failure.hint("then run the same command again: it goes on from there"))
 }
 
@@ -184,54 +249,82 @@ pub(in crate::step) async fn refuse_a_rest(kit: &Kit, name: &str) -> Result<(), 
 mod tests {
     use super::*;
 
-    const THERE: Namespace = Namespace::There { instance: None };
+    fn space(name: &str, maker: Maker) -> OwnNamespace {
+        OwnNamespace { name: name.to_owned(), maker, is_deleted: false }
+    }
 
-    fn ask(
-        verb: Verb,
-        own: &Namespace,
-        namespaces: &[(&str, Maker)],
-        releases: &[(&str, &str, &str)],
-    ) -> Option<Failure> {
+    fn live(namespace: &str, name: &str, instance: &str) -> StampedRelease {
+        let [namespace, name, instance] = [namespace, name, instance].map(str::to_owned);
+        StampedRelease { namespace, name, instance, is_live: true }
+    }
+
+    fn ask(verb: Verb, own: Own, namespaces: &[(&str, Maker)], releases: &[(&str, &str, &str)]) -> Option<Failure> {
         let home = Home { name: "a", namespace: "dci-a", release: Some(("dci-a", "dc-a")), verb };
-        let namespaces: Vec<OwnNamespace> =
-            namespaces.iter().map(|(name, maker)| OwnNamespace { name: (*name).to_owned(), maker: *maker }).collect();
-        let releases = releases.iter().map(|(namespace, name, instance)| {
-            let [namespace, name, instance] = [namespace, name, instance].map(|text| (*text).to_owned());
-            StampedRelease { namespace, name, instance, is_live: true }
-        });
-        judge(&home, own, &namespaces, &releases.collect()).err()
+        let namespaces = namespaces.iter().map(|(name, maker)| space(name, *maker)).collect();
+        let releases = releases.iter().map(|(namespace, name, instance)| live(namespace, name, instance)).collect();
+        judge(&home, own, &Bearers { namespaces, releases, ..Bearers::default() }).err()
     }
 
     #[test]
     fn an_instance_that_is_where_its_bundle_says_is_let_through() {
         let own = [("dci-a", Maker::Dcctl)];
         let releases = [("dci-a", "dc-a", "a"), ("dci-b", "dc-b", "b"), ("dci-c", "dc-c", "")];
-        assert_eq!(ask(Verb::Destroy, &THERE, &own, &releases), None);
-        assert_eq!(ask(Verb::Destroy, &Namespace::Missing, &[], &[]), None);
+        assert_eq!(ask(Verb::Destroy, Own::There, &own, &releases), None);
+        assert_eq!(ask(Verb::Destroy, Own::Missing, &[], &[]), None);
         // A namespace of its chart's own.
-        assert_eq!(ask(Verb::Upgrade, &THERE, &[("dci-a", Maker::Dcctl), ("jobs", Maker::Other)], &releases), None);
+        assert_eq!(ask(Verb::Upgrade, Own::There, &[("dci-a", Maker::Dcctl), ("jobs", Maker::Other)], &releases), None);
     }
 
     #[test]
     fn whatever_bears_its_name_elsewhere_is_named_with_both_places() {
         for (own, found) in [
-            (Namespace::Missing, ("other", Maker::Other)),
-            (Namespace::Missing, ("other", Maker::Dcctl)),
-            (THERE, ("other", Maker::Dcctl)),
+            (Own::Missing, ("other", Maker::Other)),
+            (Own::Missing, ("other", Maker::Dcctl)),
+            (Own::There, ("other", Maker::Dcctl)),
         ] {
-            let failure = ask(Verb::Destroy, &own, &[found], &[("other", "dc-a", "a")]).expect("it is elsewhere");
+            let failure = ask(Verb::Destroy, own, &[found], &[("other", "dc-a", "a")]).expect("it is elsewhere");
             assert_eq!(failure.code, Code::InstanceElsewhere);
             assert_eq!(failure.message, "the instance \"a\" lives in namespace other, and this bundle says dci-a");
             assert!(failure.causes[0].contains("namespace other") && failure.causes[1].contains("dc-a in other"));
             assert!(failure.hints[0].contains("`instance.namespace` is other"), "{:?}", failure.hints);
         }
-        let renamed = ask(Verb::Upgrade, &THERE, &[("dci-a", Maker::Dcctl)], &[("dci-a", "old", "a")]);
-        assert_eq!(renamed, None, "that is another guard's");
+    }
+
+    #[test]
+    fn a_release_of_another_name_is_the_instance_s_own_elsewhere() {
+        for (verb, cause) in
+            [(Verb::Upgrade, "a second time"), (Verb::Bootstrap, "a second time"), (Verb::Destroy, "leave")]
+        {
+            let failure = ask(verb, Own::There, &[("dci-a", Maker::Dcctl)], &[("dci-a", "old", "a")])
+                .expect("it has another name");
+            assert_eq!(failure.code, Code::InstanceElsewhere);
+            let says = "the instance \"a\" has the Helm release old in dci-a, and this bundle names dc-a in dci-a";
+            assert_eq!(failure.message, says);
+            assert!(failure.causes[1].contains(cause), "{:?}", failure.causes);
+            assert!(failure.hints[0].contains("`instance.chart.release` is old"), "{:?}", failure.hints);
+            assert!(failure.hints[1].ends_with("helm uninstall old -n dci-a"), "{:?}", failure.hints);
+        }
         let home = Home { name: "a", namespace: "dci-a", release: None, verb: Verb::Upgrade };
-        let [namespace, name, instance] = ["dci-a", "old", "a"].map(str::to_owned);
-        let releases = BTreeSet::from([StampedRelease { namespace, name, instance, is_live: true }]);
-        let left = judge(&home, &THERE, &[], &releases).expect_err("the bundle has no chart");
+        let releases = BTreeSet::from([live("dci-a", "old", "a")]);
+        let left =
+            judge(&home, Own::There, &Bearers { releases, ..Bearers::default() }).expect_err("the bundle has no chart");
         assert_eq!(left.message, "the instance \"a\" has the Helm release old in dci-a, and this bundle has no chart");
         assert!(left.hints[1].ends_with("helm uninstall old -n dci-a"), "{:?}", left.hints);
+    }
+
+    #[test]
+    fn a_namespace_that_is_being_deleted_is_waited_for_and_not_lived_in() {
+        let leaving = OwnNamespace { is_deleted: true, ..space("other", Maker::Dcctl) };
+        let home = Home { name: "a", namespace: "dci-a", release: None, verb: Verb::Bootstrap };
+        let bearers = Bearers { namespaces: vec![leaving.clone()], ..Bearers::default() };
+        let failure = judge(&home, Own::Missing, &bearers).expect_err("something of it is there");
+        let says = "namespace other of the instance \"a\" is still being deleted, and this bundle says dci-a";
+        assert_eq!((failure.code, failure.message.as_str()), (Code::InstanceElsewhere, says));
+        assert!(failure.causes[0].ends_with("and is being deleted"), "{:?}", failure.causes);
+        assert!(failure.hints[1].starts_with("wait until other is gone"), "{:?}", failure.hints);
+
+        let failure = rest("a", &[leaving], &BTreeSet::new()).expect_err("it is not gone");
+        assert!(failure.hints[0].starts_with("wait until other is gone"), "{:?}", failure.hints);
+        assert!(!format!("{:?}", failure.hints).contains("kubectl delete"), "{:?}", failure.hints);
     }
 }

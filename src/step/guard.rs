@@ -4,17 +4,15 @@
 //! namespace its own, and is what it claims still free? And one of this machine: is the OpenTofu state here its own? The answers are gathered first and judged in one pure
 //! function. Who cannot be asked about its claims is never taken to have none.
 
-use std::collections::BTreeSet;
-
 use crate::cluster::instances::{INSTANCE_LABEL, Instance, Phase, Stamped};
-use crate::cluster::namespace::{Namespace, OwnNamespace};
+use crate::cluster::namespace::Namespace;
 use crate::cluster::release::StampedRelease;
 use crate::config;
 use crate::failure::{Code, Failure};
 use crate::pipeline::Verb;
-use crate::step::elsewhere::{self, Home};
+use crate::step::elsewhere::{self, Bearers, Home, Own};
 use crate::step::halt::{drive, stopped};
-use crate::step::{Kit, Outcome, Part, Update, claims, declaration, helm_stamp, origin};
+use crate::step::{Kit, Outcome, Part, Update, claims, declaration, helm, origin};
 
 /// The step *Check the cluster*, for a bootstrap or an upgrade. It only reads, so a dry run does the same.
 pub async fn check_cluster(kit: &Kit) -> Outcome {
@@ -37,22 +35,20 @@ pub async fn check_cluster(kit: &Kit) -> Outcome {
             verb: kit.verb,
             is_declared: instance.declaration.is_some(),
         };
-        let (releases, unlisted) = releases(kit, instance, &namespace).await?;
-        let (own, unseen) = elsewhere::namespaces(kit, name, &instance.namespace).await?;
-        let own = Own { namespaces: &own, unseen: unseen.as_deref() };
+        let bearers = elsewhere::look(kit, name, instance, Own::of(&namespace)).await?;
         let (mine, release) = (mine.first(), elsewhere::release(instance));
-        let seen = Cluster { mine, others: &others, stamped: &stamped, releases: &releases, release, namespace, own };
+        let seen = Cluster { mine, others: &others, stamped: &stamped, bearers: &bearers, release, namespace };
         let notes = judge(&wish, &seen)?;
-        helm_stamp::refuse_renamed(name, release, &releases)?;
         // In a namespace that is yet to be made there is none.
         if seen.namespace != Namespace::Missing
-            && let Err(end) = helm_stamp::refuse_pending(kit).await
+            && let Err(end) = helm::refuse_pending(kit).await
         {
             return Ok(end.into_outcome());
         }
-        for note in notes.into_iter().chain(unlisted).chain(unseen) {
+        for note in notes {
             kit.updates.send(Update::Note(note));
         }
+        bearers.say_what_is_unseen(kit);
         origin::own_state(kit, Part::Infrastructure).await?;
         if kit.verb == Verb::Upgrade {
             declaration::would_fit(kit).await?;
@@ -67,29 +63,6 @@ pub async fn check_cluster(kit: &Kit) -> Outcome {
         }))
     })
     .await
-}
-
-/// The Helm releases that bear an instance's stamp, and what has to be said of those that could not be looked for. They
-/// are the last trace of an instance whose declaration is gone, so whoever may see them all looks at them all.
-pub(in crate::step) async fn releases(
-    kit: &Kit,
-    instance: &config::Instance,
-    own: &Namespace,
-) -> Result<(BTreeSet<StampedRelease>, Option<String>), Failure> {
-    let Some(chart) = &instance.chart else { return Ok((BTreeSet::new(), None)) };
-    if kit.cluster.may_list_all_secrets().await? {
-        return Ok((kit.cluster.stamped_releases(None).await?, None));
-    }
-    let place = &chart.namespace;
-    let unseen = format!(
-        "the Helm releases of other namespaces than {place} were not looked at: this account may not list secrets there"
-    );
-    // In a namespace that is yet to be made there is none, and nobody may have a right there.
-    let found = match own {
-        Namespace::Missing if *place == instance.namespace => BTreeSet::new(),
-        _ => kit.cluster.stamped_releases(Some(place)).await?,
-    };
-    Ok((found, Some(unseen)))
 }
 
 /// What a bootstrap or an upgrade wants.
@@ -110,19 +83,10 @@ pub(in crate::step) struct Cluster<'a> {
     pub(in crate::step) mine: Option<&'a Instance>,
     pub(in crate::step) others: &'a [Instance],
     pub(in crate::step) stamped: &'a [Stamped],
-    pub(in crate::step) releases: &'a BTreeSet<StampedRelease>,
+    pub(in crate::step) bearers: &'a Bearers,
     /// Where this instance's release has its record, and its name.
     pub(in crate::step) release: Option<(&'a str, &'a str)>,
     pub(in crate::step) namespace: Namespace,
-    pub(in crate::step) own: Own<'a>,
-}
-
-/// What bears this instance's name, wherever that is.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::step) struct Own<'a> {
-    pub(in crate::step) namespaces: &'a [OwnNamespace],
-    /// Why they could not be looked for.
-    pub(in crate::step) unseen: Option<&'a str>,
 }
 
 /// Decides. The notes are facts that whoever reads the log should know.
@@ -134,9 +98,9 @@ fn judge(wish: &Wish<'_>, cluster: &Cluster<'_>) -> Result<Vec<String>, Failure>
         (_, None) => {}
     }
     let home = Home { name: wish.name, namespace: wish.namespace, release: cluster.release, verb: wish.verb };
-    elsewhere::judge(&home, &cluster.namespace, cluster.own.namespaces, cluster.releases)?;
+    elsewhere::judge(&home, Own::of(&cluster.namespace), cluster.bearers)?;
     if wish.verb == Verb::Upgrade && cluster.namespace == Namespace::Missing {
-        return Err(has_no_namespace(wish, cluster.own.unseen));
+        return Err(has_no_namespace(wish, cluster.bearers.unseen_namespaces.as_deref()));
     }
     is_its_own(wish, &cluster.namespace)?;
     release_is_free(wish, cluster)?;
@@ -244,11 +208,11 @@ fn is_its_own(wish: &Wish<'_>, namespace: &Namespace) -> Result<(), Failure> {
     let taken = |message: String| Err(Failure::new(Code::ClaimConflict, message));
     match namespace {
         Namespace::Missing => Ok(()),
-        Namespace::There { instance: Some(owner) } if owner == instance => Ok(()),
-        Namespace::There { instance: Some(owner) } => {
+        Namespace::There { instance: Some(owner), .. } if owner == instance => Ok(()),
+        Namespace::There { instance: Some(owner), .. } => {
             taken(format!("namespace {name} belongs to the instance \"{owner}\""))
         }
-        Namespace::There { instance: None } => {
+        Namespace::There { instance: None, .. } => {
             let failure = Failure::new(
                 Code::ClaimConflict,
                 format!("namespace {name} is there, and nothing says that it is for the instance \"{instance}\""),
@@ -264,7 +228,7 @@ fn is_its_own(wish: &Wish<'_>, namespace: &Namespace) -> Result<(), Failure> {
 
 /// Two instances whose releases have one name and one place would upgrade each other's.
 fn release_is_free(wish: &Wish<'_>, cluster: &Cluster<'_>) -> Result<(), Failure> {
-    let taken = cluster.releases.iter().find(|seen| {
+    let taken = cluster.bearers.releases.iter().find(|seen| {
         cluster.release == Some((&seen.namespace, &seen.name))
             && !seen.instance.is_empty()
             && seen.instance != wish.name
@@ -278,8 +242,11 @@ fn release_is_free(wish: &Wish<'_>, cluster: &Cluster<'_>) -> Result<(), Failure
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::cluster::instances::{Claimed, Claims};
+    use crate::cluster::namespace::Maker;
 
     fn instance(name: &str, phase: Option<&str>, claims: Claims) -> Instance {
         Instance {
@@ -287,6 +254,7 @@ mod tests {
             phase: phase.map(str::to_owned),
             claims,
             lineage: None,
+            serial: None,
             release: None,
             applied: crate::cluster::instances::Applied::default(),
             created_at: None,
@@ -307,14 +275,13 @@ mod tests {
         judge(&Wish { name: "a", namespace: "dci-a", claims, max_connections: Some(600), verb, is_declared }, cluster)
     }
 
-    fn nothing(releases: &BTreeSet<StampedRelease>) -> Cluster<'_> {
+    fn nothing(bearers: &Bearers) -> Cluster<'_> {
         let release = Some(("dci-a", "dc-a"));
-        let own = Own { namespaces: &[], unseen: None };
-        Cluster { mine: None, others: &[], stamped: &[], releases, release, namespace: Namespace::Missing, own }
+        Cluster { mine: None, others: &[], stamped: &[], bearers, release, namespace: Namespace::Missing }
     }
 
     fn among(others: &[Instance], stamped: &[Stamped]) -> Result<Vec<String>, Failure> {
-        ask(&wanted(), &Cluster { others, stamped, ..nothing(&BTreeSet::new()) })
+        ask(&wanted(), &Cluster { others, stamped, ..nothing(&Bearers::default()) })
     }
 
     fn code(answer: Result<Vec<String>, Failure>) -> Option<Code> {
@@ -371,7 +338,7 @@ mod tests {
         let seen = |namespace: &str, name: &str, owner: &str| {
             let [namespace, name, instance] = [namespace, name, owner].map(str::to_owned);
             let releases = BTreeSet::from([StampedRelease { namespace, name, instance, is_live: true }]);
-            ask(&wanted(), &Cluster { others: &other, ..nothing(&releases) })
+            ask(&wanted(), &Cluster { others: &other, ..nothing(&Bearers { releases, ..Bearers::default() }) })
         };
         assert_eq!(code(seen("dci-a", "dc-a", "a")), None);
         assert_eq!(code(seen("elsewhere", "dc-a", "b")), None);
@@ -385,7 +352,7 @@ mod tests {
     #[test]
     fn who_claims_nothing_conflicts_with_nobody() {
         let others = [instance("b", None, Claims::Unknown)];
-        let none = BTreeSet::new();
+        let none = Bearers::default();
         let cluster = Cluster { others: &others, ..nothing(&none) };
         let notes = ask(&config::Claims::default(), &cluster).expect("nothing to conflict about");
         assert_eq!(notes.len(), 1);
@@ -405,7 +372,7 @@ mod tests {
         for (phase, expected) in cases {
             let mut mine = instance("a", phase, Claims::Unknown);
             let answer = |mine: &Instance| {
-                let none = BTreeSet::new();
+                let none = Bearers::default();
                 let cluster = Cluster { mine: Some(mine), ..nothing(&none) };
                 code(ask(&wanted(), &cluster))
             };
@@ -461,9 +428,9 @@ mod tests {
             verb: Verb::Upgrade,
             is_declared: false,
         };
-        let none = BTreeSet::new();
-        let hints = |unseen| {
-            let cluster = Cluster { own: Own { namespaces: &[], unseen }, ..nothing(&none) };
+        let hints = |unseen: Option<&str>| {
+            let bearers = Bearers { unseen_namespaces: unseen.map(str::to_owned), ..Bearers::default() };
+            let cluster = nothing(&bearers);
             let failure = judge(&wish, &cluster).expect_err("there is no namespace");
             assert_eq!(failure.code, Code::InstanceMissing);
             failure.hints
@@ -476,7 +443,10 @@ mod tests {
 
     #[test]
     fn the_namespace_has_to_be_this_instance_s() {
-        let there = |owner: Option<&str>| Namespace::There { instance: owner.map(str::to_owned) };
+        let there = |owner: Option<&str>| {
+            let (instance, maker) = (owner.map(str::to_owned), Maker::Other);
+            Namespace::There { instance, maker }
+        };
         let cases = [
             (Namespace::Missing, None),
             (there(Some("a")), None),
@@ -485,7 +455,7 @@ mod tests {
             (Namespace::Terminating { why: String::new() }, Some(Code::ClaimConflict)),
         ];
         for (namespace, expected) in cases {
-            let none = BTreeSet::new();
+            let none = Bearers::default();
             let cluster = Cluster { namespace, ..nothing(&none) };
             assert_eq!(code(ask(&wanted(), &cluster)), expected, "{cluster:?}");
         }

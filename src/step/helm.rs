@@ -51,6 +51,15 @@ pub async fn install(kit: &Kit) -> Outcome {
     ended.unwrap_or_else(End::into_outcome)
 }
 
+/// Refuses a release that another Helm may be at work on, before anything is touched. What can be repaired is left to the
+/// chart's own step.
+pub(in crate::step) async fn refuse_pending(kit: &Kit) -> Result<(), End> {
+    let chart = kit.bundle.instance.as_ref().and_then(|instance| instance.chart.as_ref());
+    let (Some(chart), Some(helm)) = (chart, &kit.helm) else { return Ok(()) };
+    let work = Work { kit, chart, helm };
+    work.consider(&work.history().await?).await.map(drop)
+}
+
 /// Why the work on a release ended early.
 pub(crate) enum End {
     /// It went wrong.

@@ -30,7 +30,6 @@ mod helm_end;
 mod helm_plan;
 mod helm_release;
 mod helm_says;
-mod helm_stamp;
 mod helm_values;
 mod origin;
 mod tofu;

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::cluster::instances::Phase;
-use crate::cluster::namespace::Namespace;
+use crate::cluster::namespace::{Maker, Namespace};
 use crate::config::Bundle;
 use crate::failure::{Code, Failure, shell_word};
 use crate::pipeline::Verb;
@@ -268,11 +268,16 @@ async fn refuse_another(kit: &Kit) -> Result<(), Failure> {
 /// [`Code::StateMissing`], or when the cluster cannot be asked.
 async fn refuse_traces(kit: &Kit, path: &Path, lost: String) -> Result<(), Failure> {
     let (Some(name), Some(instance)) = (&kit.instance, &kit.bundle.instance) else { return Ok(()) };
-    let is_its_own = matches!(kit.cluster.namespace(&instance.namespace).await?,
-        Namespace::There { instance: Some(owner) } if owner == *name);
-    // Killed before its first apply, a bootstrap that declares nothing leaves just that, and is gone on with.
-    let has_begun_only = kit.verb == Verb::Bootstrap && instance.declaration.is_none();
-    if !is_its_own || has_begun_only && !has_a_release(kit).await? {
+    let Namespace::There { instance: owner, maker } = kit.cluster.namespace(&instance.namespace).await? else {
+        return Ok(());
+    };
+    if owner.as_ref() != Some(name) {
+        return Ok(());
+    }
+    // Killed before its first apply, a bootstrap that declares nothing leaves just that, and is gone on with. And one that
+    // somebody else made may have been prepared for the instance, by whoever may make namespaces.
+    let has_begun_only = kit.verb == Verb::Bootstrap && (instance.declaration.is_none() || maker == Maker::Other);
+    if has_begun_only && !has_a_release(kit).await? {
         return Ok(());
     }
     let failure = Failure::new(Code::StateMissing, lost).cause(format!(

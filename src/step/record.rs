@@ -9,7 +9,6 @@ use crate::clock::rfc3339;
 use crate::cluster::instances::{Declared, LINEAGE, PHASE, Phase, RELEASE, SERIAL};
 use crate::cluster::record::{BUNDLE, Progress, Record, SCHEMA, StateVersion};
 use crate::failure::{Code, Failure};
-use crate::pipeline::Verb;
 use crate::step::halt::drive;
 use crate::step::tools::Version;
 use crate::step::{Backwards, Kit, Lineage, Mode, ObjectChange, ObjectName, Outcome, Part, Update, origin, tofu_state};
@@ -161,10 +160,10 @@ pub async fn record_phase(kit: &Kit) -> Outcome {
 /// Writes `Failed` on the declaration, if it says that a run is at work. What the engine does when a step failed;
 /// never for a run that lost its lock.
 ///
-/// An instance that was refused because it is `Ready` stays so. An upgrade that changed nothing leaves the phase alone: it may
-/// have gone on without the lock, and the one that is written may be that of a bootstrap at work.
+/// A run that wrote no phase itself leaves that of another alone: it may have gone on without the lock, and the one that is
+/// written may be that of a run at work.
 pub async fn record_failure(kit: &Kit) -> Result<(), Failure> {
-    if kit.mode == Mode::DryRun || (kit.verb == Verb::Upgrade && !kit.course.has_changed()) {
+    if kit.mode == Mode::DryRun || !kit.course.has_changed() {
         return Ok(());
     }
     let Some(Some(declared)) = find(kit).await? else { return Ok(()) };

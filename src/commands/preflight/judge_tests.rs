@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::cluster::access::Right;
+use crate::cluster::namespace::Maker;
 use crate::config::grant::{Ends, Grant, Grantor, Hits};
 use crate::lock::Place;
 use crate::lock::status::status;
@@ -174,7 +175,7 @@ fn clocks_disagree_from_five_seconds_on_that_the_answer_did_not_take() {
 #[test]
 fn the_namespace_of_the_lock_is_a_failure_where_no_run_could_have_it() {
     let missing = || Ok(Namespace::Missing);
-    let there = || Ok(Namespace::There { instance: None });
+    let there = || Ok(Namespace::There { instance: None, maker: Maker::Other });
     let leaving = || Ok(Namespace::Terminating { why: "a finalizer".to_owned() });
     let unseen = || Err(failed(Code::Forbidden));
     let silent = || Err(failed(Code::ClusterRequestFailed));

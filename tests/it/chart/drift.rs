@@ -102,7 +102,7 @@ fn a_release_of_the_instance_under_another_name_is_refused_before_anything_is_ch
         .expect("written");
     for verb in [rig.upgrade(), rig.upgrade().arg("--dry-run"), rig.destroy()] {
         let verdict = verb.run().expect_code(6).verdict()["data"].clone();
-        assert_eq!(verdict["failure"]["code"], "guard.claim_conflict", "{verdict}");
+        assert_eq!(verdict["failure"]["code"], "guard.instance_elsewhere", "{verdict}");
         let message = verdict["failure"]["message"].as_str().unwrap_or_default();
         let (theirs, ours) = (rig.release(), format!("rel-{}", rig.instance));
         assert!(message.contains(&theirs) && message.contains(&ours), "{verdict}");

@@ -1,7 +1,7 @@
 //! Answers that get lost or come as errors: what may be asked again is, and what is settled by a look is looked at.
 
 use dcctl::cluster::kubeconfig::load;
-use dcctl::cluster::namespace::{Made, Namespace};
+use dcctl::cluster::namespace::{Made, Maker, Namespace};
 use dcctl::cluster::record::{Progress, Record, SCHEMA};
 use dcctl::cluster::{Cluster, MayWrite, Proxies, Sources, Store};
 use dcctl::failure::Code;
@@ -27,7 +27,7 @@ async fn a_read_is_asked_again_and_a_refusal_is_not() {
         r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"etcdserver: leader changed","code":503}"#;
     proxy.add(Rule::on("GET", "namespaces/default").nth(1).request(Fault::Answer(503, busy.to_owned())));
     proxy.add(Rule::on("GET", "namespaces/default").nth(1).request(Fault::Reset));
-    assert_eq!(cluster.namespace("default").await, Ok(Namespace::There { instance: None }));
+    assert_eq!(cluster.namespace("default").await, Ok(Namespace::There { instance: None, maker: Maker::Other }));
     assert_eq!(asked(&proxy, "GET", "namespaces/default"), 3);
 
     proxy.clear();

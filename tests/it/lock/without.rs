@@ -50,6 +50,24 @@ fn a_failure_without_the_lock_is_written_down_like_any_other() {
 }
 
 #[test]
+fn a_run_without_the_lock_that_is_refused_leaves_the_phase_of_the_run_at_work() {
+    let rig = Rig::new().declared().gated();
+    let gate = rig.gate("one");
+    let at_work = rig.bootstrap("one").start();
+    wait::fact("the run to be at work", || (rig.phase("one").as_deref() == Some("Bootstrapping")).then_some(()));
+    // Nothing that a bootstrap may make its own: it is refused when the cluster is checked.
+    let stray = json!({ "metadata": { "name": "other", "labels": { "core.devicechain.io/instance": "one",
+        "app.kubernetes.io/managed-by": "dcctl" } } });
+    rig.bed.api().create("/api/v1/namespaces", &stray).expect("the bed may do everything");
+    let refused = rig.bootstrap("one").args(["--on-busy", "warn"]).run().expect_code(6);
+    assert_eq!(refused.verdict()["data"]["failure"]["code"], "guard.instance_elsewhere");
+    assert_eq!(rig.phase("one").as_deref(), Some("Bootstrapping"));
+    gate.open(0);
+    at_work.finish().expect_code(0);
+    assert_eq!(rig.phase("one").as_deref(), Some("Ready"));
+}
+
+#[test]
 fn when_the_time_to_wait_is_over_a_run_that_was_told_to_goes_on() {
     let rig = Rig::new();
     let before = rig.other_holds(ALICE, LONG_AGO);

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::bed::Dcctl;
 use crate::lock::rig::{INSTANCES, Rig, text};
@@ -45,8 +45,8 @@ fn a_bundle_that_declares_nothing_is_refused_for_an_instance_that_is_declared() 
         let failure = refused(run, "guard.cannot_tell");
         assert!(text(&failure["message"]).contains("this bundle has no `instance.declaration`"), "{failure}");
     }
-    let half_built = serde_json::json!({ "core.devicechain.io/phase": "Failed", "dcctl.devicechain.io/release": null });
-    let half_built = serde_json::json!({ "metadata": { "annotations": half_built } });
+    let half_built = json!({ "core.devicechain.io/phase": "Failed", "dcctl.devicechain.io/release": null });
+    let half_built = json!({ "metadata": { "annotations": half_built } });
     rig.bed.api().merge(&format!("{INSTANCES}/one"), &half_built).expect("the bed may do everything");
     refused(rig.bootstrap("one"), "guard.cannot_tell");
     assert_eq!((rig.ledger.living("slow").len(), rig.ledger.created("slow"), is_there(&rig, "one")), (1, 1, true));
@@ -114,4 +114,25 @@ fn a_bootstrap_that_declares_nothing_and_was_killed_before_its_first_apply_is_go
     assert!(is_there(&rig, "one") && !rig.state_dir("one").join("infrastructure.tfstate").exists());
     rig.bootstrap("one").run().expect_code(0);
     assert_eq!(rig.ledger.created("slow"), 1);
+}
+
+/// A namespace of an instance's that somebody else made and gave its label.
+fn prepared(rig: &Rig, name: &str) {
+    let labels = json!({ "core.devicechain.io/instance": name });
+    let object = json!({ "metadata": { "name": format!("dci-{name}"), "labels": labels } });
+    rig.bed.api().create("/api/v1/namespaces", &object).expect("the bed may do everything");
+}
+
+#[test]
+fn a_namespace_that_was_prepared_for_an_instance_is_no_trace_of_one() {
+    let rig = Rig::new().declared().slow_thing(0.0);
+    prepared(&rig, "one");
+    for run in [elsewhere(&rig, "destroy", "one"), elsewhere(&rig, "destroy", "one").arg("--dry-run")] {
+        refused(run, "guard.state_missing");
+    }
+    rig.bootstrap("one").arg("--dry-run").run().expect_code(0);
+    rig.bootstrap("one").run().expect_code(0);
+    assert_eq!((rig.ledger.created("slow"), rig.phase("one").as_deref()), (1, Some("Ready")));
+    rig.destroy("one").run().expect_code(0);
+    assert_eq!((rig.ledger.living("slow").len(), is_there(&rig, "one")), (0, false));
 }

@@ -66,7 +66,8 @@ fn whoever_names_another_namespace_than_the_instance_has_is_told_both_and_change
 fn a_declaration_does_not_go_while_a_namespace_still_bears_the_instance_s_name() {
     let demo = with_one();
     let labels = json!({ "core.devicechain.io/instance": "one" });
-    let object = json!({ "metadata": { "name": "jobs-of-one", "labels": labels } });
+    let finalizers = ["bed.test/held"];
+    let object = json!({ "metadata": { "name": "jobs-of-one", "labels": labels, "finalizers": finalizers } });
     demo.bed.api().create(NAMESPACES, &object).expect("the bed may do everything");
     let failure = elsewhere(demo.destroy("one").run());
     let says = "namespace jobs-of-one still bears the name of \"one\", so its declaration stays";
@@ -79,8 +80,15 @@ fn a_declaration_does_not_go_while_a_namespace_still_bears_the_instance_s_name()
     }
     assert_eq!(demo.phase("one").as_deref(), Some("Destroying"));
     assert_eq!(demo.get(&format!("{NAMESPACES}/dci-one")), None, "all before that is done");
-    // What nobody needs is removed as it was said, and the same command goes on.
-    demo.bed.api().delete(&format!("{NAMESPACES}/jobs-of-one")).expect("the bed may do everything");
+    // What nobody needs is removed as it was said; while it is on its way out there is nothing to do but to wait.
+    let path = format!("{NAMESPACES}/jobs-of-one");
+    demo.bed.api().delete(&path).expect("the bed may do everything");
+    let failure = elsewhere(demo.destroy("one").run());
+    let hints = failure["hints"].to_string();
+    assert!(hints.contains("wait until jobs-of-one is gone") && !hints.contains("kubectl delete"), "{failure}");
+    // Then the same command goes on.
+    let let_go = json!({ "metadata": { "finalizers": null } });
+    demo.bed.api().merge(&path, &let_go).expect("the bed may do everything");
     let gone = || demo.get(&format!("{NAMESPACES}/jobs-of-one")).is_none().then_some(());
     wait::fact("the namespace to be gone", gone);
     demo.destroy("one").run().expect_code(0);

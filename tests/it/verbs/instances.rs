@@ -64,6 +64,23 @@ fn the_list_says_what_each_instance_is_who_works_on_it_and_where_its_state_is() 
     }
 }
 
+#[test]
+fn a_state_that_is_older_than_the_declaration_says_is_not_listed_as_the_instance_s() {
+    let demo = Demo::on(Bed::take());
+    demo.install().run().expect_code(0);
+    demo.bootstrap("one", 1883).run().expect_code(0);
+    let home = demo.bed.file("home/.devicechain/instances/one/infrastructure.tfstate");
+    fs::create_dir_all(home.parent().expect("it has one")).expect("the test's folder can be written");
+    let text = fs::read_to_string(demo.state_dir("one").join("infrastructure.tfstate")).expect("it is there");
+    let mut state: Value = serde_json::from_str(&text).expect("a state is JSON");
+    let serial = state["serial"].as_u64().expect("a state has one");
+    for (serial, says) in [(serial - 1, "older"), (serial, "here"), (serial + 1, "here")] {
+        state["serial"] = json!(serial);
+        fs::write(&home, state.to_string()).expect("the test's folder can be written");
+        assert_eq!(listed(&demo)[0]["state"], says, "{serial}");
+    }
+}
+
 fn release(demo: &Demo, more: &[&str]) -> Finished {
     demo.bed.dcctl(["instances", "release", "one", "--kube-context", "bed"]).args(more).run()
 }
@@ -166,6 +183,30 @@ fn what_no_instance_can_be_called_is_not_released() {
     }
     assert_eq!(demo.get(DECLARED), declared);
     assert!(declared.is_some(), "it was declared");
+}
+
+#[test]
+fn a_run_that_begins_while_the_name_is_typed_keeps_its_declaration() {
+    let rig = Rig::new().declared().gated();
+    let gate = rig.gate("one");
+    rig.bootstrap("one").env("DCCTL_TEST_BREAK", "verify").run().expect_code(70);
+    let seat = Seat::take(rig.bed.dcctl(["instances", "release", "one", "--kube-context", "bed"]).env("TERM", "xterm"));
+    seat.wait_for("Type the instance's name");
+    let at_work = rig.bootstrap("one").start();
+    at_work.wait_for("process.started", |event| event["data"]["program"] == "verify: It works");
+    seat.type_line("one");
+    seat.expect_code(20);
+    gate.open(0);
+    at_work.finish().expect_code(0);
+
+    // One that has ended by then has left another declaration than the one that was spoken of.
+    let seat = Seat::take(rig.bed.dcctl(["instances", "release", "one", "--kube-context", "bed"]).env("TERM", "xterm"));
+    seat.wait_for("Type the instance's name");
+    rig.destroy("one").env("DCCTL_TEST_BREAK", "delete-namespace").run().expect_code(70);
+    seat.type_line("one");
+    seat.wait_for("was changed while its name was typed");
+    seat.expect_code(6);
+    assert_eq!(rig.phase("one").as_deref(), Some("Destroying"));
 }
 
 #[test]
