@@ -179,6 +179,11 @@ impl<A: Asked> Attempt<A> {
         if self.stay() == Stay::ToTheEnd {
             return None;
         }
+        if process::is_first() {
+            let sentence = "--detach does not go with dcctl as the first process of a container: with its end everything in there is ended";
+            let hint = "leave --detach out: the container is the run then, and whoever started it may go";
+            return Some(Failure::new(Code::OptionInvalid, sentence).hint(hint));
+        }
         let option = match (self.asked.mode(), self.asked.needs_front()) {
             (Mode::DryRun, _) => "--dry-run",
             (Mode::Act, Some(option)) => option,
@@ -290,4 +295,24 @@ async fn start(
         stay,
     };
     front::run(spec, showing, surroundings).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_nobody_watches_has_a_limit_also_where_none_is_given() {
+        let ours = Duration::from_secs(5);
+        for (detach, max_run_time, limit) in [
+            (false, None, None),
+            (true, None, Some(MOST_DETACHED)),
+            (false, Some(ours), Some(ours)),
+            (true, Some(ours), Some(ours)),
+        ] {
+            let options = DetachOptions { detach, max_run_time };
+            assert_eq!(super::max_run_time(&options), limit, "{options:?}");
+        }
+        assert_eq!(MOST_DETACHED, Duration::from_secs(86_400), "it is documented so");
+    }
 }

@@ -91,6 +91,11 @@ impl Life {
     }
 }
 
+/// Whether this is the first process of a container (or of the machine): with its end the kernel ends all the others there.
+pub fn is_first() -> bool {
+    std::process::id() == 1
+}
+
 /// Takes hold of the process that started this one.
 ///
 /// # Errors

@@ -47,7 +47,7 @@ pub use detach::{Detached, Launch, inherit, inherit_pipe, is_tracking, scrub, sp
 pub use driver::{drive, see_out};
 #[cfg(feature = "test-tools")]
 pub use group::stand_still;
-pub use group::{Life, adopt, own_group, parent, reap_orphans};
+pub use group::{Life, adopt, is_first, own_group, parent, reap_orphans};
 #[cfg(feature = "test-tools")]
 pub use halt::halt_at;
 pub use kin::{look_up, of_run};

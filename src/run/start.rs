@@ -68,7 +68,7 @@ pub fn start(
 /// What ends in a container and has no parent left is a child of its first process, which nobody else lets go of. Nothing to do
 /// where that is not us.
 pub fn let_go_of_strays(supervisor: u32) {
-    if std::process::id() == 1 {
+    if process::is_first() {
         process::reap_orphans(&[supervisor]);
     }
 }

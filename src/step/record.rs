@@ -84,10 +84,11 @@ pub(in crate::step) async fn shared_state(kit: &Kit) -> Result<Option<StateVersi
 pub(in crate::step) async fn record_shared_state(kit: &Kit, state: &Lineage) -> Result<(), Failure> {
     let uid = kit.cluster.uid().await?;
     let Some(before) = kit.cluster.install_record(&uid, &kit.bundle.name).await? else { return Ok(()) };
-    let state = Some(StateVersion { lineage: state.lineage.clone(), serial: state.serial });
-    if kit.mode == Mode::DryRun || before.state == state {
+    let is_recorded = |seen: &StateVersion| seen.lineage == state.lineage && seen.serial >= state.serial;
+    if kit.mode == Mode::DryRun || before.state.as_ref().is_some_and(is_recorded) {
         return Ok(());
     }
+    let state = Some(StateVersion { lineage: state.lineage.clone(), serial: state.serial });
     kit.cluster.write_install_record(&Record { state, ..before }).await
 }
 
@@ -183,8 +184,9 @@ pub async fn recorded_lineage(kit: &Kit) -> Result<Option<String>, Failure> {
 /// older or an empty one can be refused. Nothing happens without a declaration, in a dry run, and when it is recorded already.
 pub async fn record_state(kit: &Kit, state: &Lineage) -> Result<(), Failure> {
     let Some(Some(declared)) = find(kit).await? else { return Ok(()) };
+    // What another run wrote meanwhile, of a newer version of the same state, stays: this one may have no lock.
     let is_recorded = declared.lineage.as_ref() == Some(&state.lineage)
-        && declared.serial.is_some_and(|serial| serial == state.serial);
+        && declared.serial.is_some_and(|serial| serial >= state.serial);
     if kit.mode == Mode::DryRun || is_recorded {
         return Ok(());
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::config::Root;
 use crate::failure::Failure;
@@ -125,14 +125,19 @@ impl Work<'_> {
         if !self.has_local_state() {
             return Ok(());
         }
-        let last = tofu_state::lineage(&kit.state_dir, self.part);
-        let last = if find(kit).await?.flatten().is_none() { last } else { None };
-        remove_files(kit, self.part);
-        if let Some(state) = last {
-            invoke::make_folder(&kit.state_dir)?;
-            let text = tofu_first::empty(self.tofu_version(), &state.lineage, state.serial.max(tofu_first::SETTLED));
-            invoke::write_private(&self.part.state(&kit.state_dir), text.as_bytes())?;
+        let is_declared = find(kit).await?.flatten().is_some();
+        let Some(last) = tofu_state::lineage(&kit.state_dir, self.part).filter(|_| !is_declared) else {
+            remove_files(kit, &self.part.files(&kit.state_dir));
+            return Ok(());
+        };
+        let state = self.part.state(&kit.state_dir);
+        // What OpenTofu leaves after a destroy has nothing in it, and says by its serial that it was worked from.
+        if last.serial < tofu_first::SETTLED {
+            let text = tofu_first::empty(self.tofu_version(), &last.lineage, tofu_first::SETTLED);
+            invoke::write_private(&state, text.as_bytes())?;
         }
+        let rest: Vec<PathBuf> = self.part.files(&kit.state_dir).into_iter().filter(|file| *file != state).collect();
+        remove_files(kit, &rest);
         Ok(())
     }
 }
@@ -144,13 +149,13 @@ pub(in crate::step) fn remove_empty_state(kit: &Kit) {
     let path = part.state(&kit.state_dir);
     let is_settled = tofu_state::lineage(&kit.state_dir, part).is_some_and(|_| !tofu_first::is_as_begun(&path));
     if is_asked && is_settled && part.root(&kit.bundle).is_some() && tofu_state::addresses(&path).is_empty() {
-        remove_files(kit, part);
+        remove_files(kit, &part.files(&kit.state_dir));
     }
 }
 
-fn remove_files(kit: &Kit, part: Part) {
-    for file in part.files(&kit.state_dir) {
-        match fs::remove_file(&file) {
+fn remove_files(kit: &Kit, files: &[PathBuf]) {
+    for file in files {
+        match fs::remove_file(file) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {

@@ -41,6 +41,18 @@ fn as_the_first_process_of_a_container_it_takes_one_sigterm_for_one_stop_and_end
 }
 
 #[test]
+fn as_the_first_process_of_a_container_it_leaves_no_run_to_itself() {
+    let bed = Bed::take();
+    let events = bed.file("events");
+    let words = ["--events-file", events.to_str().expect("a path of text"), "--detach", "--", "sleep", "60"];
+    let job = Job::start_with(&bed, bed.dcctl(["exec", "--kube-context", "bed"]), Shape::Namespace, &words);
+    assert_eq!(job.end(), Some(3));
+    let said = fs::read_to_string(&events).expect("a refusal is told");
+    assert!(said.contains("--detach does not go with dcctl as the first process of a container"), "{said}");
+    assert!(bed.api().get(LEASE).expect("admin may read it").is_none());
+}
+
+#[test]
 fn as_the_first_process_of_a_container_it_lets_go_of_every_orphan() {
     let bed = Bed::take();
     // Ten orphans of the command; it lives on, so that somebody else has to let go of them.
