@@ -133,6 +133,9 @@ codes! {
     TemporaryFolderUnusable "surroundings.tmpdir" 4 "image owner"
         "The folder for temporary files cannot be used, and OpenTofu's providers need one."
         "Make the folder that the message names, or point TMPDIR at another one.";
+    ProcUnusable "surroundings.proc" 4 "image owner"
+        "/proc is not mounted, or shows the processes of another PID namespace: nobody could be told apart there."
+        "Give the namespace a /proc of its own (`unshare --mount-proc`; containers have one), then run the same command again.";
     MachineExhausted "surroundings.exhausted" 4 "image owner"
         "The machine, or a limit that this run was started with, gives no more open files, processes or memory."
         "Raise the limit that the cause names (`ulimit -n`, `ulimit -u`, that of the container), or run less beside it.";

@@ -121,6 +121,9 @@ impl<A: Asked> Attempt<A> {
         };
         let mut orphaned = orphaned(&self.begun.desk, self.stay());
         let Desk { environment, clock } = &self.begun.desk;
+        if let Err(failure) = process::sees_itself() {
+            return self.refused(failure);
+        }
         let given = self.asked.report().run_dir.as_deref();
         let apart = reports::apart_from_the_lock(given, &self.asked.reads(&self.begun.desk));
         let made = apart.and_then(|()| files::RunFolder::make(given, environment, clock.wall(), &self.begun.run));

@@ -56,7 +56,7 @@ pub use ours::{Kind, doubt, own_file, own_folder_behind, read_own};
 #[cfg(fuzzing)]
 pub use output::attack::check as attack_output;
 pub use plugins::{end_plugins, end_plugins_of};
-pub use proc::{SUPERVISOR, folder_of, place};
+pub use proc::{SUPERVISOR, folder_of, place, sees_itself};
 pub use record::{Care, Intent, Recorded, recorded, seen_to_end};
 pub use sight::Sight;
 pub use spec::{Limits, Manner, Sign, Spec, Stdin};

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::clock::Instant;
+use crate::failure::{Code, Failure};
 
 /// The name of the variable that marks everything a tool starts.
 pub(crate) const TAG: &str = "DCCTL_RUN";
@@ -75,6 +76,21 @@ impl Stat {
 /// The moment of this many ticks since the machine started.
 pub(crate) fn at(ticks: u64) -> Instant {
     Instant::since_boot(Duration::from_millis(ticks * 1000 / TICKS))
+}
+
+/// Refuses to work where `/proc` does not show this very process under its own number: whoever is found there could be somebody
+/// else, who must neither be waited for nor be signalled.
+///
+/// # Errors
+/// [`Code::ProcUnusable`].
+pub fn sees_itself() -> Result<(), Failure> {
+    let own = std::process::id();
+    let sentence = match fs::read_link("/proc/self") {
+        Ok(shown) if shown.to_str() == Some(&own.to_string()) => return Ok(()),
+        Ok(shown) => format!("/proc shows this process as {}, and its number here is {own}", shown.display()),
+        Err(error) => return Err(Failure::new(Code::ProcUnusable, "/proc cannot be read").because(&error)),
+    };
+    Err(Failure::new(Code::ProcUnusable, sentence).cause("it is that of another PID namespace"))
 }
 
 /// Every process that can be seen now.

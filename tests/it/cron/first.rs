@@ -53,6 +53,17 @@ fn as_the_first_process_of_a_container_it_leaves_no_run_to_itself() {
 }
 
 #[test]
+fn where_proc_is_that_of_another_namespace_nobody_is_taken_for_somebody_else() {
+    let bed = Bed::take();
+    let run = bed.dcctl(["exec", "--kube-context", "bed", "--output", "jsonl", "--", "sleep", "60"]);
+    let run = run.by_shell("exec unshare --user --map-root-user --pid --fork --kill-child \"$@\"").with_pipes().run();
+    let failure = run.expect_code(4).verdict()["data"]["failure"].clone();
+    assert_eq!(failure["code"], "surroundings.proc", "{failure}");
+    assert!(failure["message"].to_string().contains("/proc shows this process as "), "{failure}");
+    assert!(bed.api().get(LEASE).expect("admin may read it").is_none());
+}
+
+#[test]
 fn as_the_first_process_of_a_container_it_lets_go_of_every_orphan() {
     let bed = Bed::take();
     // Ten orphans of the command; it lives on, so that somebody else has to let go of them.
