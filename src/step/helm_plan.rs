@@ -59,7 +59,7 @@ pub(crate) async fn plan(work: &Work<'_>) -> Result<Outcome, End> {
         )));
     }
     say_what_is_unknown(work);
-    let Some(rendered) = render(work).await? else {
+    let Some(rendered) = render(work, Schema::Compared).await? else {
         kit.course.change();
         return Ok(Outcome::Nothing(format!(
             "what would change of release {release} cannot be told before the infrastructure is applied"
@@ -124,14 +124,27 @@ fn say_what_is_unknown(work: &Work<'_>) {
     }
 }
 
+/// Whether Helm compares each object that it renders with the API server's schema of it, which takes it several times as long as
+/// all the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Schema {
+    /// It does: what would be applied is to be sound.
+    Compared,
+    /// It need not: what is as deployed was compared when it was, and all else is before it is applied.
+    Spared,
+}
+
 /// Has Helm render the chart. None when a value that a dry run cannot know keeps it from that, which is said.
-async fn render(work: &Work<'_>) -> Result<Option<Rendered>, End> {
+async fn render(work: &Work<'_>, schema: Schema) -> Result<Option<Rendered>, End> {
     let mut args = words(&["upgrade", "--install", &work.chart.release]);
     args.push(work.chart.path.clone().into());
     args.extend(work.in_namespace());
     let values = work.values()?;
     args.extend(values.clone());
     args.extend(words(&["--dry-run=server", "-o", "json"]));
+    if schema == Schema::Spared {
+        args.push("--disable-openapi-validation".into());
+    }
     let mut call = work.call("helm upgrade --dry-run", args, Manner::Query);
     call.raw = Raw::Secret;
     let (says, done) = work.hear(call).await?;
@@ -194,7 +207,7 @@ pub(crate) enum Compared {
 /// Compares what the chart renders to, objects and hooks, with what is deployed and with what is there.
 pub(crate) async fn compare_with_deployed(work: &Work<'_>, history: &[Revision]) -> Result<Compared, End> {
     let Some(last) = history.last().filter(|last| last.status == "deployed") else { return Ok(Compared::Other) };
-    let Some(rendered) = render(work).await?.filter(|rendered| rendered.is_checked) else {
+    let Some(rendered) = render(work, Schema::Spared).await?.filter(|rendered| rendered.is_checked) else {
         return Ok(Compared::Other);
     };
     let wanted = objects(&rendered.manifest)?;
