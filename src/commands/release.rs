@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::cli::{ReleaseArgs, Substrate, SubstrateOptions, TargetOptions};
 use crate::cluster::instances::{INSTANCE_LABEL, LINEAGE, PHASE};
+use crate::cluster::namespace::OwnNamespace;
 use crate::cluster::removal::LetGo;
 use crate::cluster::{Cluster, MayWrite, Permission};
 use crate::commands::apply::{find_kubeconfig, proxies};
@@ -79,12 +80,14 @@ async fn let_go(desk: &Desk, args: &ReleaseArgs) -> Result<String, Failure> {
     };
     let told = what_stays(&cluster, kubeconfig.context(), name, &found).await?;
     match console {
-        Some(console) => asked(console, name, &told).await?,
+        Some(console) => {
+            asked(console, name, &told).await?;
+            // A person takes the time that a person takes.
+            refuse_at_work().await?;
+            refuse_changed(&cluster, name, &found).await?;
+        }
         None => say(&told).map(drop)?,
     }
-    // A person takes the time that a person takes.
-    refuse_at_work().await?;
-    refuse_changed(&cluster, name, &found).await?;
     agreed.0.store(true, Ordering::Relaxed);
     let uid = found["metadata"]["uid"].as_str().unwrap_or_default();
     Ok(match cluster.let_go(&api_version, name, uid).await? {
@@ -157,7 +160,11 @@ async fn namespaces(cluster: &Cluster, name: &str) -> Result<Vec<String>, Failur
     if found.is_empty() {
         return Ok(vec![format!("namespaces: none has the label {INSTANCE_LABEL}={name}")]);
     }
-    Ok(found.into_iter().map(|found| format!("namespace {}: with everything in it", found.name)).collect())
+    let line = |found: OwnNamespace| {
+        let leaving = if found.is_deleted { "is being deleted, " } else { "" };
+        format!("namespace {}: {leaving}with everything in it", found.name)
+    };
+    Ok(found.into_iter().map(line).collect())
 }
 
 /// The Helm releases that bear its stamp.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cluster::wait::Named;
+use crate::step::tofu_state::Lineage;
 
 /// The course of one run so far.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +17,7 @@ pub struct Course {
 struct SoFar {
     plan: Planned,
     root: Option<PathBuf>,
+    begun: Option<Lineage>,
     named: Option<Vec<Named>>,
     is_settled: bool,
     has_changed: bool,
@@ -51,6 +53,16 @@ impl Course {
     /// The copy of a root that an earlier step initialised, for the one step that needs it.
     pub(in crate::step) fn take_root(&self) -> Option<PathBuf> {
         self.with(|so_far| so_far.root.take())
+    }
+
+    /// Keeps which state in a backend this run has begun.
+    pub(in crate::step) fn keep_begun(&self, state: Lineage) {
+        self.with(|so_far| so_far.begun = Some(state));
+    }
+
+    /// The state in a backend that this run has begun.
+    pub(in crate::step) fn begun(&self) -> Option<Lineage> {
+        self.with(|so_far| so_far.begun.clone())
     }
 
     /// Keeps what the release's manifest names.

@@ -167,7 +167,11 @@ pub(in crate::step) fn judge(home: &Home<'_>, own: Own, bearers: &Bearers) -> Re
             "with this bundle it would be built a second time beside that"
         }
     });
-    let failure = failure.hint(built_from(others.first().copied(), strays.first().copied()));
+    let there = others.iter().find(|found| !found.is_deleted);
+    let failure = match built_from(there.copied(), strays.first().copied()) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    };
     Err(by_hand(failure, home.name, &others, &strays))
 }
 
@@ -189,12 +193,12 @@ fn as_another_release(home: &Home<'_>, stray: &StampedRelease) -> String {
     format!("the instance \"{name}\" has the Helm release {release} in {namespace}, and this bundle {says}")
 }
 
-/// Which bundle is the right one.
-fn built_from(namespace: Option<&OwnNamespace>, release: Option<&StampedRelease>) -> String {
+/// Which bundle is the right one, where something of the instance is to stay.
+fn built_from(namespace: Option<&OwnNamespace>, release: Option<&StampedRelease>) -> Option<String> {
     let namespace = namespace.map(|found| format!("`instance.namespace` is {}", found.name));
     let release = release.map(|found| format!("`instance.chart.release` is {}", found.name));
     let fields: Vec<String> = namespace.into_iter().chain(release).collect();
-    format!("use the bundle that it was built from, in which {}", fields.join(" and "))
+    (!fields.is_empty()).then(|| format!("use the bundle that it was built from, in which {}", fields.join(" and ")))
 }
 
 /// What to type about what is not the instance's any more. What is on its way out already needs time only.
@@ -321,7 +325,7 @@ mod tests {
         let says = "namespace other of the instance \"a\" is still being deleted, and this bundle says dci-a";
         assert_eq!((failure.code, failure.message.as_str()), (Code::InstanceElsewhere, says));
         assert!(failure.causes[0].ends_with("and is being deleted"), "{:?}", failure.causes);
-        assert!(failure.hints[1].starts_with("wait until other is gone"), "{:?}", failure.hints);
+        assert!(failure.hints[0].starts_with("wait until other is gone"), "{:?}", failure.hints);
 
         let failure = rest("a", &[leaving], &BTreeSet::new()).expect_err("it is not gone");
         assert!(failure.hints[0].starts_with("wait until other is gone"), "{:?}", failure.hints);

@@ -196,6 +196,15 @@ pub async fn record_state(kit: &Kit, state: &Lineage) -> Result<(), Failure> {
     kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &annotations).await
 }
 
+/// Records on the declaration which state in a backend an apply is about to work on in which there is nothing yet. How old it
+/// is comes there when an end of that is witnessed, and until then nobody knows what there is.
+pub(in crate::step) async fn record_begun(kit: &Kit, lineage: &str) -> Result<(), Failure> {
+    let Some(Some(declared)) = find(kit).await? else { return Ok(()) };
+    let (api_version, name) = identity(kit).expect("a declaration was found by it");
+    let annotations = [(LINEAGE, Some(lineage)), (SERIAL, None)];
+    kit.cluster.annotate_declaration(api_version, (name, &declared.uid), &annotations).await
+}
+
 /// Takes the state's name off the declaration: nothing is left that the state knew. Nothing happens without a declaration.
 pub(in crate::step) async fn forget_lineage(kit: &Kit) -> Result<(), Failure> {
     let Some(Some(declared)) = find(kit).await? else { return Ok(()) };

@@ -100,18 +100,19 @@ pub fn needs(verb: Verb) -> Vec<Need> {
 }
 
 /// Whether a right is one that `dcctl rbac` prints with `--install` only.
-pub fn is_for_an_install(right: Right) -> bool {
+fn is_for_an_install(right: Right) -> bool {
     let mut found = false;
     read(INSTALL, &mut |rule| found |= rule.rights().any(|known| known == right));
     found
 }
 
-/// Who grants rights does it with this command.
-pub fn how_to_grant(user: &str, for_an_install: bool) -> String {
-    let install = if for_an_install { " --install" } else { "" };
-    let subject = match user.strip_prefix("system:serviceaccount:") {
-        Some(account) => format!("--serviceaccount {}", shell_word(account)),
-        None => format!("--user {}", shell_word(user)),
+/// Who grants these rights does it with this command; the user is filled in where it is known.
+pub fn how_to_grant(user: Option<&str>, rights: impl IntoIterator<Item = Right>) -> String {
+    let install = if rights.into_iter().any(is_for_an_install) { " --install" } else { "" };
+    let subject = match user.map(|user| (user, user.strip_prefix("system:serviceaccount:"))) {
+        Some((_, Some(account))) => format!("--serviceaccount {}", shell_word(account)),
+        Some((user, None)) => format!("--user {}", shell_word(user)),
+        None => "--user USER".to_owned(),
     };
     format!("have it granted by an admin of the cluster: `dcctl rbac{install} {subject} | kubectl apply -f -`")
 }
@@ -147,16 +148,15 @@ pub async fn refuse_without_rights(
     if missing.is_empty() {
         return Ok(());
     }
-    let who = timeout(PATIENCE, cluster.who_am_i()).await.ok().and_then(Result::ok);
-    let user = who.map_or_else(|| "this account".to_owned(), |who| who.user);
+    let who = timeout(PATIENCE, cluster.who_am_i()).await.ok().and_then(Result::ok).map(|who| who.user);
+    let user = who.as_deref().unwrap_or("this account");
     let what = if missing.len() == 1 { "a right" } else { "rights" };
     let sentence = format!("{user} lacks {what} without which {} cannot come to its end", verb.word());
-    let for_an_install = missing.iter().any(|(right, ..)| is_for_an_install(*right));
     let failure = missing.iter().fold(Failure::new(Code::Forbidden, sentence), |failure, (right, spot, reason)| {
         let because = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
         failure.cause(format!("it may not {}{because}", at(right, *spot)))
     });
-    Err(failure.hint(how_to_grant(&user, for_an_install)))
+    Err(failure.hint(how_to_grant(who.as_deref(), missing.iter().map(|(right, ..)| *right))))
 }
 
 /// A right in words, with the namespace in which it is used.

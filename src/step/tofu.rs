@@ -213,9 +213,7 @@ impl<'a> Work<'a> {
             severity: Severity::Warning,
             origin: "dcctl".to_owned(),
             summary,
-            detail: format!(
-                "{why}. What that apply had made is not in the state, so OpenTofu will try to make it again."
-            ),
+            detail: tofu_first::made_again(why),
             address: None,
             source: None,
         });

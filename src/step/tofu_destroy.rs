@@ -56,7 +56,7 @@ impl Work<'_> {
         let state = if self.has_local_state() {
             self.look_after(&before, &ui)
         } else {
-            self.look_after_remote(&done.ended, &cwd).await
+            self.look_after_remote(&done.ended, None, &cwd).await
         };
         tofu_state::make_private(&kit.state_dir);
         let unsaved = self.rescue(&ui, &done, &cwd);

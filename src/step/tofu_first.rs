@@ -87,6 +87,11 @@ pub(crate) fn settle(part: Part, run_dir: &Path, state_dir: &Path, known: Known)
     }
 }
 
+/// What an apply means that goes on from a state as it was begun.
+pub(crate) fn made_again(why: &str) -> String {
+    format!("{why}. What that apply had made is not in the state, so OpenTofu will try to make it again.")
+}
+
 /// A lineage that no other state has.
 pub(crate) fn new_lineage() -> String {
     let random = || getrandom::u64().expect("the system has a source of randomness");

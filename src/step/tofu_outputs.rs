@@ -15,7 +15,7 @@ use crate::redact::{Added, Secret};
 use crate::step::invoke::{Raw, Tail, words};
 use crate::step::tofu::{End, Work, joined};
 use crate::step::tofu_end;
-use crate::step::tofu_ui::Ui;
+use crate::step::tofu_ui::{Output, Ui};
 use crate::step::{Kit, Part, Update};
 
 /// What an OpenTofu root gave, for the chart that is installed after it. Clones share it.
@@ -77,20 +77,20 @@ impl Work<'_> {
             args.push(joined("-state=", &self.part.state(&self.kit.state_dir)));
         }
         let Some(answer) = self.ask("output", "the outputs", args, cwd).await? else { return Ok(()) };
-        let outputs: BTreeMap<String, crate::step::tofu_ui::Output> =
-            serde_json::from_slice(&answer).map_err(|error| {
-                let sentence = format!("the outputs of `{}` could not be read", self.name());
-                Failure::new(Code::InfrastructureFailed, sentence).because(&error)
-            })?;
+        let outputs: BTreeMap<String, Output> = serde_json::from_slice(&answer).map_err(|error| {
+            let sentence = format!("the outputs of `{}` could not be read", self.name());
+            Failure::new(Code::InfrastructureFailed, sentence).because(&error)
+        })?;
         for (name, output) in outputs {
-            self.keep_output(&name, output.sensitive, output.value.unwrap_or(Value::Null));
+            self.keep(&name, Output { value: Some(output.value.unwrap_or(Value::Null)), ..output });
         }
         Ok(())
     }
 
-    /// Keeps one output for the chart. A sensitive one is known to the redactor first.
-    fn keep_output(&self, name: &str, sensitive: bool, value: Value) {
-        if !sensitive {
+    /// Keeps one output for the chart, unless its value is not known yet. A sensitive one is known to the redactor first.
+    fn keep(&self, name: &str, output: Output) {
+        let Some(value) = output.value else { return };
+        if !output.sensitive {
             self.kit.outputs.put(name, Given::Plain(value));
             return;
         }
@@ -119,10 +119,7 @@ impl Work<'_> {
             Failure::new(Code::InfrastructureFailed, sentence).because(&error)
         })?;
         for (name, output) in shown.planned_values.outputs {
-            // One that is not known yet has no value.
-            if let Some(value) = output.value {
-                self.keep_output(&name, output.sensitive, value);
-            }
+            self.keep(&name, output);
         }
         Ok(())
     }

@@ -14,12 +14,12 @@ use crate::pipeline::Verb;
 use crate::process::{Ended, Exit, Manner};
 use crate::step::invoke::{PRIVATE, words, write_private};
 use crate::step::origin::ABANDON;
-use crate::step::record::{Found, find, identity, record_state};
+use crate::step::record::{Found, find, identity, record_begun, record_state};
 use crate::step::tofu::{End, Work, joined};
 use crate::step::tofu_end::{self, Afterwards};
-use crate::step::tofu_first::{SETTLED, empty, new_lineage};
+use crate::step::tofu_first::{self, SETTLED, empty, new_lineage};
 use crate::step::tofu_state::{Lineage, Part, addresses_in, version_in};
-use crate::step::{Fate, Kit, Mode, origin};
+use crate::step::{Fate, Kit, Mode, Severity, Update, origin};
 
 /// A state that a backend keeps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,6 +49,8 @@ impl Remote {
 enum Verdict {
     /// It is the instance's own.
     Own,
+    /// It is its own, and as it was when an apply was about to begin: nothing came back of that.
+    Begun,
     /// It is the instance's from now on.
     Adopted(String),
     /// There is none, and the instance has none yet.
@@ -94,7 +96,12 @@ fn decide(instance: Known<'_>, state: &Remote, others: &[(String, String)]) -> V
     let refused = |why: String| Verdict::Refused(why, Way::Back);
     match (instance.lineage, &state.lineage) {
         (Some(recorded), Some(found)) if recorded == found => {
+            let is_begun = instance.serial.is_none() && count == 0 && !instance.is_built();
             match instance.serial.filter(|newer| state.serial < *newer) {
+                None if is_begun && instance.verb == Verb::Destroy => refused(format!(
+                    "has the OpenTofu state of \"{name}\" as it was begun: nothing of the apply that was to fill it came back"
+                )),
+                None if is_begun => Verdict::Begun,
                 None => Verdict::Own,
                 Some(newer) => refused(format!(
                     "has an older version of the OpenTofu state of \"{name}\": serial {}, and serial {newer} was written down",
@@ -180,6 +187,10 @@ impl Work<'_> {
         let others = if known.lineage == state.lineage.as_deref() { Vec::new() } else { others(kit, name).await? };
         match decide(known, &state, &others) {
             Verdict::Own => Ok(()),
+            Verdict::Begun => {
+                self.warn_begun();
+                Ok(())
+            }
             Verdict::Refused(why, way) => {
                 let failure = self.refusal(&why, known);
                 let way = if is_declared { self.way_on(way, name, &state) } else { None };
@@ -187,16 +198,41 @@ impl Work<'_> {
             }
             Verdict::Adopted(_) | Verdict::ToBegin if kit.mode == Mode::DryRun => Ok(()),
             Verdict::ToBegin if kit.verb == Verb::Destroy || !is_declared => Ok(()),
-            Verdict::Adopted(lineage) => Ok(record_state(kit, &Lineage { lineage, serial: state.serial }).await?),
+            Verdict::Adopted(lineage) => {
+                Ok(self.record(Lineage { lineage, serial: state.serial }, &state, known).await?)
+            }
             Verdict::ToBegin => {
                 self.push_empty(cwd).await?;
                 let begun = self.pull(cwd).await?;
                 match begun.version() {
-                    Some(begun) => Ok(record_state(kit, &begun).await?),
+                    Some(version) => Ok(self.record(version, &begun, known).await?),
                     None => Err(self.refusal("did not keep the state that OpenTofu gave it", known).into()),
                 }
             }
         }
+    }
+
+    /// Names a state on the declaration before anything is applied; of a first one with nothing in it, that it begins.
+    async fn record(&self, version: Lineage, state: &Remote, known: Known<'_>) -> Result<(), Failure> {
+        if !state.addresses.is_empty() || known.is_built() {
+            return record_state(self.kit, &version).await;
+        }
+        record_begun(self.kit, &version.lineage).await?;
+        self.kit.course.keep_begun(version);
+        Ok(())
+    }
+
+    /// Says what a state means into which an apply wrote nothing.
+    fn warn_begun(&self) {
+        let kind = self.backend.as_ref().map(|backend| backend.kind.clone()).unwrap_or_default();
+        self.kit.updates.send(Update::Diagnostic {
+            severity: Severity::Warning,
+            origin: "dcctl".to_owned(),
+            summary: format!("the state in the `{kind}` backend of `{}` is as it was begun", self.name()),
+            detail: tofu_first::made_again("Nothing came back of the apply that was to fill it"),
+            address: None,
+            source: None,
+        });
     }
 
     /// What to type for it. A destroy begins no state: what it would forget then is what nobody knows.
@@ -287,18 +323,41 @@ impl Work<'_> {
     }
 
     /// Writes down how old the state in a backend is by now. Gives back what it kept of the work of an OpenTofu that was torn
-    /// out of it; none when it was not, or cannot be asked.
-    pub(in crate::step) async fn look_after_remote(&self, ended: &Ended, cwd: &Path) -> Option<Afterwards> {
+    /// out of it; none when it was not, or cannot be asked. `known` is what its end tells of a state that was begun: one with
+    /// nothing in it stays as it is until that is known.
+    pub(in crate::step) async fn look_after_remote(
+        &self,
+        ended: &Ended,
+        known: Option<tofu_first::Known>,
+        cwd: &Path,
+    ) -> Option<Afterwards> {
         let torn = matches!(ended.exit, Exit::Signal(_) | Exit::Unseen) || ended.killed;
         let kit = self.kit;
-        // A state that is destroyed is forgotten with its name, and a stop is not kept waiting.
+        // A state that is destroyed is forgotten with its name.
         let is_named = identity(kit).is_some() && self.part == Part::Infrastructure;
         let is_over = kit.verb == Verb::Destroy && ended.exit.is_success();
-        if self.has_local_state() || !(torn || is_named && !is_over) || kit.stop.is_asked() {
+        if self.has_local_state() || !(torn || is_named && !is_over) {
+            return None;
+        }
+        let begun = kit.course.begun();
+        if kit.stop.is_asked() {
+            // A stop is not kept waiting by another OpenTofu. It is at least as old as it was.
+            if let (Some(begun), Some(_)) = (&begun, known) {
+                origin::write_down(kit, self.part, begun).await;
+            }
             return None;
         }
         let state = self.pull(cwd).await.ok()?;
-        if let Some(version) = state.version() {
+        let is_known = match known {
+            Some(tofu_first::Known::Whole) => true,
+            Some(tofu_first::Known::OwnBeginning) => begun.is_some(),
+            None => false,
+        };
+        let is_counted =
+            || async { find(kit).await.is_ok_and(|found| found.flatten().is_some_and(|found| found.serial.is_some())) };
+        if let Some(version) = state.version()
+            && (is_known || !state.addresses.is_empty() || is_counted().await)
+        {
             origin::write_down(kit, self.part, &version).await;
         }
         torn.then_some(Afterwards { trouble: None, recorded: state.addresses })
@@ -374,5 +433,28 @@ mod tests {
         assert_eq!(about(None, building, &state(Some("new"), &[])), Verdict::Adopted("new".to_owned()));
         let built = state(Some("new"), &["a.b"]);
         assert_eq!(about(None, Some(Phase::Ready), &built), Verdict::Adopted("new".to_owned()));
+    }
+    #[test]
+    fn a_state_that_was_begun_and_of_whose_apply_no_end_was_seen_is_known_by_its_missing_serial() {
+        let decided = |verb, phase, serial, things: &[&str]| {
+            let found = state(Some("own"), things);
+            decide(Known { name: "one", phase: Some(phase), lineage: Some("own"), serial, verb }, &found, &[])
+        };
+        for phase in [Phase::Bootstrapping, Phase::Failed] {
+            assert_eq!(decided(Verb::Bootstrap, phase, None, &[]), Verdict::Begun, "{phase:?}");
+            let refused = decided(Verb::Destroy, phase, None, &[]);
+            assert!(
+                matches!(&refused, Verdict::Refused(why, Way::Back) if why.contains("as it was begun")),
+                "{refused:?}"
+            );
+            // An end was seen, or something came back.
+            for verb in [Verb::Bootstrap, Verb::Destroy] {
+                assert_eq!(decided(verb, phase, Some(3), &[]), Verdict::Own, "{phase:?}");
+                assert_eq!(decided(verb, phase, None, &["a.b"]), Verdict::Own, "{phase:?}");
+            }
+        }
+        // One that was complete once may have no infrastructure at all.
+        assert_eq!(decided(Verb::Destroy, Phase::Ready, None, &[]), Verdict::Own);
+        assert_eq!(decided(Verb::Upgrade, Phase::Failed, None, &[]), Verdict::Own);
     }
 }

@@ -124,18 +124,20 @@ impl Work<'_> {
         let (kit, path) = (self.kit, self.part.state(&self.kit.state_dir));
         let before = StateFile::look(&path);
         let (ui, tail, done) = self.run_locked(deed, args, cwd).await?;
+        let unsaved = self.rescue(&ui, &done, cwd);
+        let (name, ended) = (self.name(), &done.ended);
+        let applied =
+            Applied { deed, name: &name, ui: &ui, tail: &tail, ended, unsaved: unsaved.as_deref(), state: None };
+        let known = applied.tells_of_the_beginning();
         let state = if self.has_local_state() {
             self.look_after(&before, &ui)
         } else {
-            self.look_after_remote(&done.ended, cwd).await
+            self.look_after_remote(ended, known, cwd).await
         };
         tofu_state::make_private(&kit.state_dir);
-        let unsaved = self.rescue(&ui, &done, cwd);
-        let name = self.name();
         let is_gone = state.as_ref().is_some_and(|state| state.trouble.is_some());
-        let ended = &done.ended;
-        let applied = Applied { deed, name: &name, ui: &ui, tail: &tail, ended, unsaved: unsaved.as_deref(), state };
-        if let Some(known) = applied.tells_of_the_beginning().filter(|_| self.has_local_state()) {
+        let applied = Applied { state, ..applied };
+        if let Some(known) = known.filter(|_| self.has_local_state()) {
             tofu_first::settle(self.part, &kit.run_dir, &kit.state_dir, known);
         }
         origin::write_down_here(kit, self.part).await;

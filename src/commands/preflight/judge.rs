@@ -14,7 +14,7 @@ use crate::event::StopBudget;
 use crate::failure::{Code, Failure};
 use crate::lock::status::{Looks, State, Status};
 use crate::pipeline::Verb;
-use crate::step::rights::{Need, When, how_to_grant, is_for_an_install};
+use crate::step::rights::{Need, When, how_to_grant};
 use crate::step::{Outcome, StateFile, StateSeen, Tool};
 
 /// Below this much room a run is not begun, and it is said below that.
@@ -125,13 +125,14 @@ pub(crate) fn permission(need: &Need, case: Case, who: Option<&Identity>, answer
     let check = if access.allowed {
         Check::ok(PERMISSION, format!("{name} may {right}"))
     } else {
-        denied(need, case, name, access)
+        denied(need, case, who, access)
     };
     line(check.with("allowed", access.allowed))
 }
 
-fn denied(need: &Need, case: Case, name: &str, access: &Access) -> Check {
-    let (right, grant) = (need.right, how_to_grant(name, is_for_an_install(need.right)));
+fn denied(need: &Need, case: Case, who: Option<&Identity>, access: &Access) -> Check {
+    let user = who.map(|who| who.user.as_str());
+    let (right, grant, name) = (need.right, how_to_grant(user, [need.right]), user.unwrap_or("this account"));
     let said = format!("{name} may not {right}");
     let only = need.when.words().map(|words| format!("it is used only when {words}")).unwrap_or_default();
     match (case.uses(need.when), need.without) {

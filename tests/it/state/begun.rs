@@ -5,10 +5,10 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::bed::dcctl::Finished;
+use crate::bed::dcctl::{Finished, Running};
 use crate::bed::wait;
 use crate::lock::rig::{of_kind, text};
-use crate::state::rig::{Kept, Store, kill, kill_both, kill_tofu, tofu};
+use crate::state::rig::{Kept, SERIAL, Store, kill, kill_both, kill_tofu, tofu};
 
 /// Which version of its state the instance has here.
 fn serial(kept: &Kept) -> u64 {
@@ -42,6 +42,22 @@ fn warns(finished: &Finished, of: &str) -> bool {
 
 /// Its creation fails before it makes anything.
 const FAILS: &str = "  ledger = \"/dev/null/none\"\n";
+
+/// With a thing that cannot be made, and something to read that takes its time.
+fn reading(kept: &Kept) {
+    kept.thing(FAILS);
+    let main = kept.rig.bed.file("bundle/infra/main.tf");
+    let whole = fs::read_to_string(&main).expect("it is there");
+    fs::write(&main, format!("{whole}data \"bed_reading\" \"long\" {{\n  name = \"long\"\n  seconds = 6\n}}\n"))
+        .expect("written");
+}
+
+fn wait_until_it_reads(kept: &Kept, run: &Running) {
+    tofu(run, "tofu apply");
+    wait::fact("OpenTofu to read", || {
+        fs::read_to_string(kept.rig.ledger.path()).is_ok_and(|text| text.contains("long")).then_some(())
+    });
+}
 
 #[test]
 fn an_apply_over_a_state_into_which_nothing_came_goes_on_and_says_so() {
@@ -85,16 +101,9 @@ fn whoever_takes_a_first_apply_over_sees_whether_it_made_anything() {
     cannot_tell(&kept);
 
     let kept = Kept::in_store(Store::Local);
-    kept.thing(FAILS);
-    let main = kept.rig.bed.file("bundle/infra/main.tf");
-    let whole = fs::read_to_string(&main).expect("it is there");
-    fs::write(&main, format!("{whole}data \"bed_reading\" \"long\" {{\n  name = \"long\"\n  seconds = 6\n}}\n"))
-        .expect("written");
+    reading(&kept);
     let run = kept.rig.bootstrap("one").start();
-    tofu(&run, "tofu apply");
-    wait::fact("OpenTofu to read", || {
-        fs::read_to_string(kept.rig.ledger.path()).is_ok_and(|text| text.contains("long")).then_some(())
-    });
+    wait_until_it_reads(&kept, &run);
     kill(run.supervisor());
     run.finish().expect_code(1);
     finds_nothing(&kept);
@@ -115,4 +124,62 @@ fn where_nobody_saw_the_end_of_a_first_apply_nobody_knows() {
     });
     assert_eq!(serial(&kept), 0);
     cannot_tell(&kept);
+}
+
+/// The serial on the declaration: it is there once an end was witnessed.
+fn counted(kept: &Kept) -> Option<String> {
+    kept.declared(SERIAL)
+}
+
+#[test]
+fn a_state_elsewhere_into_which_nothing_came_is_told_from_one_with_nothing_in_it() {
+    for store in Store::remote() {
+        let kept = Kept::in_store(store);
+        kept.thing("  seconds = 600\n");
+        let run = kept.rig.bootstrap("one").start();
+        Kept::wait_until_in_flight(&run);
+        assert!(kept.recorded().is_some() && counted(&kept).is_none());
+        kill_tofu(&run, "tofu apply");
+        run.finish().expect_code(1);
+        for attempt in 0..2 {
+            let failure = kept.rig.destroy("one").run().expect_code(6).verdict()["data"]["failure"].clone();
+            assert_eq!(failure["code"], "guard.state_missing", "{failure}");
+            assert!(text(&failure["message"]).contains("as it was begun"), "{failure}");
+            assert!(failure["hints"].to_string().contains("--abandon-infrastructure"), "{failure}");
+            if attempt == 0 {
+                // What the first one made nobody knows, also when this one makes nothing.
+                kept.thing(FAILS);
+                let failed = kept.rig.bootstrap("one").run().expect_code(1);
+                assert!(warns(&failed, "is as it was begun"), "{}", failed.stdout);
+            }
+        }
+        kept.thing("");
+        let done = kept.rig.bootstrap("one").run().expect_code(0);
+        assert!(warns(&done, "is as it was begun"), "{}", done.stdout);
+        assert!(counted(&kept).is_some());
+        kept.rig.destroy("one").run().expect_code(0);
+        assert_eq!(kept.rig.phase("one"), None);
+    }
+}
+
+#[test]
+fn a_first_apply_on_a_state_elsewhere_that_was_seen_to_make_nothing_leaves_nothing_to_destroy() {
+    for store in Store::remote() {
+        let kept = Kept::in_store(store);
+        kept.thing(FAILS);
+        kept.rig.bootstrap("one").run().expect_code(1);
+        assert!(counted(&kept).is_some());
+        kept.rig.destroy("one").run().expect_code(0);
+        assert_eq!((kept.rig.phase("one"), kept.rig.ledger.living("slow").len()), (None, 0));
+
+        // Nor does one that was stopped before it made anything.
+        reading(&kept);
+        let run = kept.rig.bootstrap("one").start();
+        wait_until_it_reads(&kept, &run);
+        run.signal(Signal::TERM);
+        run.finish().expect_code(10);
+        assert_eq!(kept.rig.ledger.created("slow"), 0);
+        kept.rig.destroy("one").run().expect_code(0);
+        assert_eq!(kept.rig.phase("one"), None);
+    }
 }

@@ -117,8 +117,13 @@ impl Kept {
 
     /// The lineage that the declaration names.
     pub(crate) fn recorded(&self) -> Option<String> {
+        self.declared(LINEAGE)
+    }
+
+    /// What the declaration says under this name.
+    pub(crate) fn declared(&self, annotation: &str) -> Option<String> {
         let declared = self.rig.bed.api().get(&format!("{INSTANCES}/one")).expect("the API server answers")?;
-        declared["metadata"]["annotations"][LINEAGE].as_str().map(str::to_owned)
+        declared["metadata"]["annotations"][annotation].as_str().map(str::to_owned)
     }
 
     /// Removes the state, as if it had never been.
