@@ -55,6 +55,36 @@ fn replace(file: &Path, from: &str, to: &str) {
     fs::write(file, text.replace(from, to)).expect("the folder is the test's");
 }
 
+/// A home that two machines share has the runs of both.
+#[test]
+fn of_a_run_that_another_machine_began_nothing_is_said_but_where_to_ask() {
+    let rig = Rig::new();
+    let id = rig.at_work();
+    let journal = rig.journal(&id).path().to_owned();
+    let about = journal.parent().expect("it lies in a folder").join("run.json");
+    rig.kill(&id);
+    rig.let_go();
+    wait::fact("the command to end", || rig.bed.mark().pids().is_empty().then_some(()));
+    let holder = rig.list()[0]["holder"].as_str().expect("it has one").to_owned();
+    let (user, rest) = holder.split_once('@').expect("an identity");
+    let (_, rest) = rest.split_once('/').expect("an identity");
+    for file in [&journal, &about] {
+        replace(file, &holder, &format!("{user}@build-02/{rest}"));
+    }
+    let listed = rig.list();
+    assert_eq!(told(&listed[0]), [json!("elsewhere"), Value::Null, Value::Null, Value::Null], "{listed:?}");
+    let says = "was begun on build-02; what it does now is not known here";
+    assert!(text(&rig.runs(&["list"]).run().expect_code(0)).contains(says));
+    for (words, hint) in [(["wait", &id], "ask there"), (["stop", &id], "ask it there")] {
+        let said = rig.runs(&words).run().expect_code(1).stderr;
+        assert!(said.contains(says) && said.contains(hint), "{said}");
+    }
+    // It may be at work.
+    let kept = rig.runs(&["prune", "--older-than", "0s"]).run().expect_code(0);
+    assert!(text(&kept).starts_with("kept ") && text(&kept).contains(says), "{}", kept.stdout);
+    assert_eq!(rig.list().len(), 1);
+}
+
 /// What a boot changes: the processes are gone, their numbers are those of others, and what was written down names another
 /// start of the machine.
 #[test]
