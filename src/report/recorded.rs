@@ -52,12 +52,15 @@ impl Ending {
         if let Some(bytes) = self.torn {
             remarks.push(format!("the last line is torn after {bytes} bytes, and left out"));
         }
-        let lines = |count: u64| if count == 1 { "1 line".to_owned() } else { format!("{count} lines") };
-        if self.strange > 0 {
-            remarks.push(format!("{} of the file are no events, and left out", lines(self.strange)));
+        match self.strange {
+            0 => {}
+            1 => remarks.push("1 line of the file is no event, and left out".to_owned()),
+            count => remarks.push(format!("{count} lines of the file are no events, and left out")),
         }
-        if self.missing > 0 {
-            remarks.push(format!("{} of this run are missing from the file", lines(self.missing)));
+        match self.missing {
+            0 => {}
+            1 => remarks.push("1 line of this run is missing from the file".to_owned()),
+            count => remarks.push(format!("{count} lines of this run are missing from the file")),
         }
         remarks
     }
