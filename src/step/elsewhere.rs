@@ -96,19 +96,15 @@ pub(in crate::step) async fn look(
         ),
         Err(failure) => return Err(failure),
     };
-    let may_list_all = match kit.cluster.may_list_all_secrets().await {
-        Err(failure) if failure.code == Code::Forbidden => false,
-        answer => answer?,
-    };
-    let (releases, unseen_releases) = match &instance.chart {
-        _ if may_list_all => (kit.cluster.stamped_releases(None).await?, None),
-        None => (
+    let (releases, unseen_releases) = match (releases_anywhere(kit).await?, &instance.chart) {
+        (Some(all), _) => (all, None),
+        (None, None) => (
             BTreeSet::new(),
             Some(format!(
                 "whether \"{name}\" has a Helm release was not looked at: this account may not list all secrets"
             )),
         ),
-        Some(chart) => {
+        (None, Some(chart)) => {
             let place = &chart.namespace;
             // In a namespace that is yet to be made there is none, and nobody may have a right there.
             let found = match own {
@@ -122,6 +118,18 @@ pub(in crate::step) async fn look(
         }
     };
     Ok(Bearers { namespaces, releases, unseen_namespaces, unseen_releases })
+}
+
+/// Every Helm release that bears a stamp; none when this account may not list the secrets of all namespaces. Where the API server
+/// does not say whether it may, trying tells.
+async fn releases_anywhere(kit: &Kit) -> Result<Option<BTreeSet<StampedRelease>>, Failure> {
+    if kit.cluster.may_list_all_secrets().await == Ok(false) {
+        return Ok(None);
+    }
+    match kit.cluster.stamped_releases(None).await {
+        Err(failure) if failure.code == Code::Forbidden => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 /// Refuses a destroy with a bundle that says something else than what bears the instance's name.
