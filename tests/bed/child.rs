@@ -12,6 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use rustix::fd::OwnedFd;
@@ -25,9 +27,19 @@ pub(crate) const VERB: &str = "child";
 /// The verb of `bed` that starts a program at the terminal that its standard input is.
 pub(crate) const SEATED: &str = "seated";
 
+/// A shell that starts the tests in the background has them ignore the keys of its terminal, and so would all that they start,
+/// until it has handlers of its own. A signal that is handled here is not ignored there; it ends the tests as it always does.
+static HEEDS_KEYS: LazyLock<()> = LazyLock::new(|| {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT] {
+        signal_hook::flag::register_conditional_default(signal, Arc::new(AtomicBool::new(true)))
+            .expect("it can be handled");
+    }
+});
+
 /// A command to be started: the one place of the bed that makes one.
 #[expect(clippy::disallowed_methods, reason = "the bed starts real programs; dcctl's own process/ is what it tests")]
 pub(crate) fn command(program: &Path) -> Command {
+    LazyLock::force(&HEEDS_KEYS);
     Command::new(program)
 }
 

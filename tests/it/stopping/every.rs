@@ -119,7 +119,9 @@ fn a_sigterm_to_every_process_while_nothing_is_in_flight_is_a_clean_stop() {
         }
         signal_each(&pids, Signal::TERM, Duration::ZERO);
         let finished = run.finish();
-        assert_code_by_the_order(&finished, 10, "");
+        // Where its provider was gone before it had heard of its own signal, all that it says is that it failed.
+        let has_heard = count(&finished.events(), "process.interrupt_reported") > 0;
+        assert_code_by_the_order(&finished, if has_heard { 10 } else { 11 }, "");
         let verdict = &finished.verdict()["data"];
         assert_eq!((&verdict["lock"], rig.lease()), (&"released".into(), None), "{verdict}");
         assert!(!verdict["next"].to_string().contains("made a second time"), "{verdict}");
